@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from curlhttp import httpx as httpx
     from curlhttp import httpx2 as httpx2
     from curlhttp import redis as redis
-    from curlhttp._client.functions import (
+    from curlhttp._api.async_client import AsyncClient
+    from curlhttp._api.client import Client
+    from curlhttp._api.functions import (
         delete,
         get,
         head,
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from curlhttp._features.auth.token_auth import BearerAuth
     from curlhttp._features.breaker.breaker import CircuitBreaker
     from curlhttp._features.cache.cache import Cache
-    from curlhttp._features.clients.async_client import AsyncClient
-    from curlhttp._features.clients.client import Client
     from curlhttp._features.endpoints.policy import Endpoints
     from curlhttp._features.guard.policy import PublicOnly
     from curlhttp._features.hedge.policy import Hedge
@@ -235,9 +235,9 @@ _NAMES = {
     "curlhttp.requests._alias": "alias_requests",
     "curlhttp._features.apps.asgi": "ASGITransport",
     "curlhttp._features.apps.wsgi": "WSGITransport",
-    "curlhttp._features.clients.async_client": "AsyncClient",
-    "curlhttp._features.clients.client": "Client",
-    "curlhttp._client.functions": "delete get head options patch post put request stream",
+    "curlhttp._api.async_client": "AsyncClient",
+    "curlhttp._api.client": "Client",
+    "curlhttp._api.functions": "delete get head options patch post put request stream",
     "curlhttp._http.config": "Limits Proxy",
     "curlhttp._libcurl.engines.loops": "install_uvloop",
     "curlhttp._http.cookies.jar": "Cookies",

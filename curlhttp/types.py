@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         RequestOptions,
         RouteOptions,
     )
-    from curlhttp._client.stats import ClientStats, ConnectionStats, LimitStats
     from curlhttp._client.transport import AnyTransport
     from curlhttp._features.breaker.circuit import BreakerMetrics
     from curlhttp._features.download.many import (
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from curlhttp._features.map.scheduler import Item
     from curlhttp._features.record.record import HarLog
     from curlhttp._features.sse.event_stream import AsyncEventStream, EventStream
+    from curlhttp._features.stats import ClientStats, ConnectionStats, LimitStats
     from curlhttp._features.websocket.websocket import AsyncPong, AsyncWebSocket, Pong, WebSocket
     from curlhttp._http.auth import AsyncAuthFlow, AuthFlow
     from curlhttp._http.config import HTTP2, HTTP3, Cert, Proxies, VerifyInput
@@ -169,7 +169,7 @@ _NAMES = {
     "curlhttp._http.sse": "AsyncResponseEvents ResponseEvents ServerSentEvent",
     "curlhttp._http.timings": "Attempt Timings",
     # What they tell.
-    "curlhttp._client.stats": "ClientStats ConnectionStats LimitStats",
+    "curlhttp._features.stats": "ClientStats ConnectionStats LimitStats",
     "curlhttp._http.origin_stats": "OriginStats TimeStats",
     "curlhttp._http.failure_reasons": "FailureReason",
     "curlhttp._http.hook_events": "AttemptEvent Transition",

@@ -312,7 +312,7 @@ def _close_shared_client() -> None:
     api: Any = sys.modules.get("curlhttp.requests.api")
     if api is not None:
         api._adapter.close()
-    functions: Any = sys.modules.get("curlhttp._client.functions")
+    functions: Any = sys.modules.get("curlhttp._api.functions")
     if functions is not None:
         functions.close()
 

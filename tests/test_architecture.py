@@ -26,7 +26,7 @@ RUNTIME, CURL, CLIENT = ("curlhttp._runtime",), ("curlhttp._libcurl",), ("curlht
 CORE = VALUES + RUNTIME + CURL + CLIENT
 FEATURES = ("curlhttp._features",)
 FACADE = ("curlhttp.requests",)
-CLIENTS = {"curlhttp._features.clients.client", "curlhttp._features.clients.async_client"}
+CLIENTS = {"curlhttp._api.client", "curlhttp._api.async_client"}
 PURE = {"pycurl", *LOOPS, *SOCKETS, *CLOCKS}
 
 # A folder or file: (what of the package it may import, what else it must not import). The longest
@@ -45,7 +45,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_client/transport.py": (CORE, {"pycurl", *SOCKETS, "datetime", *CLIENTS}),
     # the features
     "_features": (CORE + FEATURES, CLIENTS | PURE - {"datetime"}),
-    "_features/clients": (CORE + FEATURES, PURE),
+    "_api": ((*CORE, *FEATURES, "curlhttp._api"), PURE),
     "_features/guard/checker.py": (CORE + FEATURES, CLIENTS | PURE - SOCKETS - CLOCKS),
     "_features/hsts/layer.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/limits/layer.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
@@ -60,13 +60,13 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "otel": ((*CORE, "curlhttp.otel"), CLIENTS | PURE - {"time"}),
     "_httpx": (
-        (*CORE, "curlhttp._httpx", "curlhttp._features.guard"),
+        (*CORE, "curlhttp._httpx", "curlhttp._features.guard", "curlhttp._features.stats"),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS, *CLIENTS},
     ),
     "httpx.py": (("curlhttp._httpx",), {"httpx2"} | PURE),
     "httpx2.py": (("curlhttp._httpx",), {"httpx"} | PURE),
     "distributed": (
-        (*VALUES, *RUNTIME, *FEATURES, "curlhttp.distributed"),
+        (*VALUES, *RUNTIME, *FEATURES, "curlhttp._api", "curlhttp.distributed"),
         {*FACADE, "pycurl", *LOOPS, *SOCKETS},
     ),
     "testing": (
@@ -260,7 +260,7 @@ def folder_of(module: str) -> str:
 ORDER = [
     *("curlhttp._version", "curlhttp.exceptions", "curlhttp._http", "curlhttp.progress"),
     *("curlhttp._runtime", "curlhttp._libcurl", "curlhttp._client", "curlhttp._features"),
-    *("curlhttp.redis", "curlhttp.testing", "curlhttp.otel", "curlhttp.requests"),
+    *("curlhttp._api", "curlhttp.redis", "curlhttp.testing", "curlhttp.otel", "curlhttp.requests"),
     *("curlhttp._httpx", "curlhttp.httpx", "curlhttp.httpx2", "curlhttp.distributed"),
     *("curlhttp.types", "curlhttp.cli", "curlhttp.__main__"),
 ]
@@ -339,8 +339,7 @@ def test_no_message_formats_a_url_that_is_not_scrubbed() -> None:
 # --- what an import loads ---
 
 LATE = (
-    "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 brotli zlib "
-    "curlhttp._features.clients.client"
+    "asyncio anyio trio uvloop http.cookiejar http.client ssl h2 brotli zlib curlhttp._api.client"
 )
 
 
@@ -395,7 +394,7 @@ def test_a_get_loads_no_more_than_it_needs() -> None:
     modules = " ".join(f"curlhttp.requests.{name}" for name in late.split())
     packages = {
         "curlhttp": (
-            "curlhttp.requests curlhttp._features.clients.client curlhttp._client.options "
+            "curlhttp.requests curlhttp._api.client curlhttp._client.options "
             "urllib.parse ipaddress base64 copy"
         ),
         "curlhttp.requests": "curlhttp._client.client",

@@ -13,13 +13,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.servers.app import AppServer
 from tests.test_architecture import ROOT, imported_by, is_within, modules, parse
 
 FEATURES = tuple(
     f"curlhttp.{name}"
     for name in (
-        *("_features", "_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2"),
+        *("_api", "_features", "_httpx", "_pyinstaller", "cli", "distributed", "httpx", "httpx2"),
         *("otel", "progress", "redis", "requests", "testing"),
     )
 )
@@ -50,20 +52,7 @@ def test_the_core_imports_no_feature() -> None:
     assert find_imports() == {}
 
 
-LOADED = {
-    "_features",
-    "_features.auth",
-    "_features.auth.layer",
-    "_features.clients",
-    "_features.clients.async_client",
-    "_features.clients.client",
-    "_features.clients.shared",
-    "_features.redirects",
-    "_features.redirects.layer",
-    "_features.redirects.policy",
-}
-
-# All features but those are missing, as if their files had been deleted.
+# A program with all of the package but what is missing, as if its files had been deleted.
 PROGRAM = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -76,14 +65,15 @@ class Missing(MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 import anyio, curlhttp
 
+assert curlhttp.get(URL).content == b"hello"
 with curlhttp.Client() as client:
-    assert client.get(URL + "/redirect/1").content == b"hello"
+    client.get(URL + "/cookies/set?a=1")
     with client.stream("POST", URL + "/echo", content=b"sent") as response:
         response.read()
 
 async def main():
     async with curlhttp.AsyncClient() as client:
-        assert (await client.get(URL + "/redirect/1")).content == b"hello"
+        await client.get(URL + "/cookies/set?a=1")
         async with client.stream("POST", URL + "/echo", content=b"sent") as response:
             await response.aread()
 
@@ -93,22 +83,36 @@ print(*(name for name in sys.modules if name.startswith("curlhttp.")))
 """
 
 
-def test_without_the_files_of_all_features_the_core_works(app: AppServer) -> None:
-    """Redirects and authentication are always on; the clients have the methods of all features."""
-    missing = {
-        name
-        for name in modules()
-        if is_within(name, FEATURES) and name.removeprefix("curlhttp.") not in LOADED
-    }
-    code = f"URL = {app.url!r}\nMISSING = {missing!r}\n{PROGRAM}"
+def run_without(missing: set[str], url: str) -> str:
+    """Run the program without some modules, and return its output."""
+    code = f"URL = {url!r}\nMISSING = {missing!r}\n{PROGRAM}"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert found.returncode == 0, found.stderr
-    loaded = {
-        name.removeprefix("curlhttp.") for name in found.stdout.split() if is_within(name, FEATURES)
-    }
-    assert loaded == LOADED
+    assert found.returncode == 0, f"{sorted(missing)}\n{found.stderr}"
+    return found.stdout
+
+
+def test_without_the_files_of_all_features_the_core_works(app: AppServer) -> None:
+    """The clients have the methods of all features, which load them."""
+    features = {name for name in modules() if is_within(name, FEATURES)}
+    clients = {name for name in features if is_within(name, ("curlhttp._api",))}
+    loaded = run_without(features - clients, app.url)
+    assert {name for name in loaded.split() if is_within(name, FEATURES)} <= clients
+
+
+@pytest.mark.slow
+def test_without_the_files_of_any_feature_all_others_work(app: AppServer) -> None:
+    """As if its folder had been deleted; what shows a feature alone is in its own tests."""
+    files = modules()
+    features = {
+        ".".join(name.split(".")[: 3 if is_within(name, ("curlhttp._features",)) else 2])
+        for name in files
+        if is_within(name, FEATURES) and name != "curlhttp._features"
+    } - {"curlhttp._api"}
+    assert len(features) > 40
+    for feature in sorted(features):
+        run_without({name for name in files if is_within(name, (feature,))}, app.url)
 
 
 def test_each_feature_is_there() -> None:

@@ -45,6 +45,7 @@ from curlhttp._http.unset import UNSET
 from curlhttp._http.url import URL, encode_params, parse_url
 from curlhttp._runtime.engine import (
     Engine,
+    ReportingEngine,
     Runtime,
     Send,
     Totals,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     import curlhttp
     from curlhttp._client.chain import Spawn
     from curlhttp._client.options import ClientOptions, RequestOptions
-    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._client.streamed_response import BaseStreamedResponse
     from curlhttp._client.transport import WrapsAttempts
     from curlhttp._http.config import NetworkRoute
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     Self = TypeVar("Self", bound="BaseClient")  # not at run time, where typing compiles the name
 
-_FLAGS = ("certificates", "coalesce", "trust_env", "follow_redirects", "raise_for_status")
+_FLAGS = [name for name, setting in SETTINGS.items() if setting.is_flag]
 # Those of a Session that can be changed, and httpx's.
 _UNCHANGEABLE = {*SETTINGS, "event_hooks", "mounts"} - {"headers", "cookies"}
 _new_request = ClientRequest.__new__
@@ -207,7 +207,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Build the chain of the layers that are on."""
         found = {
             name: settings[name]
-            for name, (default, feature) in SETTINGS.items()
+            for name, (default, feature, _) in SETTINGS.items()
             if feature and settings[name] is not default and settings[name] is not None
         }
         hooks = Hooks(self._hooks, awaits=self._awaits_hooks, totals=self._totals)
@@ -338,31 +338,6 @@ class BaseClient(Unpicklable, RequestBuilder):
         for wrapper in self._wrappers:
             if hasattr(wrapper, "close"):
                 wrapper.close()
-
-    def stats(self) -> ClientStats:
-        """Return what is open, waiting and limited right now, and what the client has done.
-
-            print(client.stats().attempts)
-            print(client.stats().as_prometheus())
-
-        It is cheap, and any thread may call it, even after the client was closed. A forked child
-        starts at zero.
-        """
-        from curlhttp._client.stats import Sources, collect
-
-        breaker, concurrency_limit = self._policies
-        policy = self._retry or self._default_retry
-        return collect(
-            Sources(
-                self._totals,
-                [each for ref in self._reporting.keyrefs() if (each := ref()) is not None],
-                breaker,
-                concurrency_limit,
-                None if policy is None else policy.budget,
-                self._endpoints,
-            ),
-            self._runtime.now(),
-        )
 
     def _add_wrapper(self, wrapper: WrapsAttempts) -> None:
         with self._totals.lock:

@@ -175,7 +175,7 @@ class Chain:
             SUBREQUEST in each.not_for and self._is_on(each) for each in self._features
         ):
             subrequest = partial(
-                build, last if plain is None else plain, SUBREQUEST, below="redirects"
+                build, last if plain is None else plain, SUBREQUEST, below="base_layer"
             )
         if kind == REQUEST and any(each.replaces and self._is_on(each) for each in self._features):
             finish = partial(build, kind=_OUTCOME, below="")

@@ -32,8 +32,8 @@ FEATURES = (
     # First with the request, last with the final response.
     Feature("hooks", "curlhttp._client.hooks", ("request_hooks",)),
     _feature("hsts.layer"),
-    # The deadline, redirects, authentication and cookies.
-    _feature("redirects.layer", "max_redirects"),
+    # The deadline, redirects, authentication and cookies: in every chain.
+    Feature("base_layer", "curlhttp._client.base_layer", ("max_redirects",)),
     # Of each hop.
     _feature("hsts.layer", function="make_hop_layer"),
     _feature("alt_svc.layer", "alternatives"),
@@ -73,5 +73,5 @@ OWN_SETTINGS = frozenset({"raise_for_status", "retry"})
 
 
 def load(module: str) -> Any:
-    """Import a module of a feature whose setting is given. Any: its names are the feature's."""
+    """Import a module of a feature that is needed now. Any: its names are the feature's."""
     return import_module(f"curlhttp._features.{module}")

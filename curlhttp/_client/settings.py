@@ -20,10 +20,12 @@ class Setting(NamedTuple):
         default: its value if it is not given; UNSET for the default of a class: Timeout, Limits.
         feature: whose setting it is, a name of `_features`; "" for the core. With a name, the chain
             of a client gets the setting if it is not the default.
+        is_flag: it must be True or False.
     """
 
     default: object
     feature: str = ""
+    is_flag: bool = False
 
 
 SETTINGS: dict[str, Setting] = {
@@ -59,9 +61,9 @@ SETTINGS: dict[str, Setting] = {
     "max_send_rate": Setting(None),
     "max_receive_rate": Setting(None),
     "hsts": Setting(None, "hsts"),
-    "certificates": Setting(False, "certificates"),
-    "trust_env": Setting(True),
-    "follow_redirects": Setting(True, "redirects"),
+    "certificates": Setting(False, "certificates", is_flag=True),
+    "trust_env": Setting(True, is_flag=True),
+    "follow_redirects": Setting(True, "redirects", is_flag=True),
     "max_redirects": Setting(30, "redirects"),
     "max_response_size": Setting(None),
     "sensitive_headers": Setting((), "redirects"),
@@ -77,10 +79,10 @@ SETTINGS: dict[str, Setting] = {
     "guard": Setting(None, "guard"),
     "robots": Setting(None, "robots"),
     "fallback": Setting(None, "fallback"),
-    "coalesce": Setting(False, "coalesce"),
+    "coalesce": Setting(False, "coalesce", is_flag=True),
     "json": Setting(None),
     "default_encoding": Setting(None),
-    "raise_for_status": Setting(False, "raise_for_status"),
+    "raise_for_status": Setting(False, "raise_for_status", is_flag=True),
     "cache": Setting(None, "cache"),
     "transport": Setting(None),
 }
@@ -103,5 +105,5 @@ def complete_settings(given: Mapping[str, object], subject: str) -> Settings:
             raise no_keyword("client", subject, name, SETTINGS)
     return {
         name: default if (value := given.get(name, UNSET)) is UNSET else value
-        for name, (default, _) in SETTINGS.items()
+        for name, (default, *_) in SETTINGS.items()
     }

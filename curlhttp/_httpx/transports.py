@@ -38,14 +38,14 @@ from curlhttp._httpx.settings import (
 )
 from curlhttp._libcurl import has_unix_sockets
 from curlhttp._libcurl.options import check_tls
-from curlhttp._runtime.engine import Engine, Incoming, Totals
+from curlhttp._runtime.engine import Engine, Incoming, ReportingEngine, Totals
 from curlhttp._runtime.log import DEBUG, RequestLog, log
 from curlhttp._runtime.run import send_sync
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._client.stats import ClientStats, ReportingEngine
     from curlhttp._features.guard.checker import AddressChecker
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.config import SocketOption
     from curlhttp._http.inputs import GuardInput
     from curlhttp._http.request import ClientRequest
@@ -154,7 +154,7 @@ class _TransportBase(Generic[RequestT, ResponseT]):
         See Client.stats. httpx sends redirects and retries of its authentication as requests of
         their own.
         """
-        from curlhttp._client.stats import Sources, collect
+        from curlhttp._features.stats import Sources, collect
 
         return collect(Sources(self._totals, self._get_engines()))
 

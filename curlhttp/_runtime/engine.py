@@ -358,6 +358,15 @@ class EngineState(NamedTuple):
     waits: list[float]
 
 
+class ReportingEngine(Protocol):
+    """An engine that reports to statistics; any thread may call it."""
+
+    totals: Totals
+
+    def transfers(self) -> Iterable[Counted]: ...
+    def tell_state(self) -> EngineState: ...
+
+
 async def count_outcome(
     send: Callable[[ClientRequest], Awaitable[T]], request: ClientRequest, totals: Totals
 ) -> T:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from curlhttp._client.stats import ClientStats
-    from curlhttp._features.clients.async_client import AsyncClient
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.async_client import AsyncClient
+    from curlhttp._api.client import Client
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
 
@@ -283,7 +283,7 @@ async def _run_open_loop(
     """
     import asyncio  # here, because every command imports this module
 
-    from curlhttp._features.clients.async_client import AsyncClient
+    from curlhttp._api.async_client import AsyncClient
 
     settings = {**connection.settings(), "max_connections": plan.concurrency}
     async with AsyncClient(**settings) as client:

@@ -33,8 +33,8 @@ from curlhttp.cli.terminal import console, printable
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._api.client import Client
     from curlhttp._client.options import RequestOptions
-    from curlhttp._features.clients.client import Client
     from curlhttp._http.response import Response
     from curlhttp._http.url import URL
 

@@ -29,11 +29,11 @@ from curlhttp.cli.terminal import color_option, format_bytes
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from curlhttp._client.stats import ClientStats
-    from curlhttp._features.clients.async_client import AsyncClient
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.async_client import AsyncClient
+    from curlhttp._api.client import Client
     from curlhttp._features.guard.policy import PublicOnly
     from curlhttp._features.retry.policy import RetryPolicy
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.config import Proxy
     from curlhttp._http.inputs import AuthInput
     from curlhttp._http.request import ClientRequest
@@ -158,7 +158,7 @@ class ConnectionOptions:
         Raises:
             CommandFailed: the options or environment variables are invalid.
         """
-        from curlhttp._features.clients.client import Client
+        from curlhttp._api.client import Client
         from curlhttp.exceptions import RequestException
 
         options = self.with_password()

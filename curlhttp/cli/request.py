@@ -45,9 +45,9 @@ from curlhttp.cli.request_body import (
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
+    from curlhttp._api.client import Client
     from curlhttp._client.options import RequestOptions
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp._features.clients.client import Client
     from curlhttp._http.cookies.jar import Cookies
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
@@ -266,7 +266,7 @@ class _RedirectRule(NamedTuple):
         if status in (307, 308) or (method == "POST" and status in self.keeps_post):
             return method
         if not self.is_curl:
-            from curlhttp._features.redirects.policy import get_redirect_method
+            from curlhttp._features.redirects import get_redirect_method
 
             return get_redirect_method(method, status)
         if method == "HEAD" or (status != 303 and (self.uploads_file or method != "POST")):

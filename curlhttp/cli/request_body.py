@@ -25,8 +25,8 @@ from curlhttp.cli.files import encode_text, open_file
 from curlhttp.cli.options import add_options
 
 if TYPE_CHECKING:
+    from curlhttp._api.client import Client
     from curlhttp._client.options import RequestOptions
-    from curlhttp._features.clients.client import Client
     from curlhttp._http.inputs import FileInput
 
 ORDER = "curlhttp.cli.order"  # in a context's meta: the names of options, in the order given

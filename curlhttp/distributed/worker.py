@@ -54,7 +54,7 @@ from curlhttp.distributed.summary import PartCounters, PartResult
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.client import Client
     from curlhttp._features.map.scheduler import MapScheduler
     from curlhttp._http.request import ClientRequest
 
@@ -180,7 +180,7 @@ def open_client(config: WorkerConfig) -> Iterator[Client]:
     Args:
         config: the configuration of the worker.
     """
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.client import Client
     from curlhttp._features.limits.policy import ConcurrencyLimit, RateLimit
 
     settings = {

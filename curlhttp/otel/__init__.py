@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from curlhttp._features.clients.async_client import AsyncClient
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.async_client import AsyncClient
+    from curlhttp._api.client import Client
 
 __all__ = ["CurlhttpInstrumentor", "RequestHook", "ResponseHook"]
 

@@ -43,8 +43,8 @@ from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
     import curlhttp.requests._types as t
-    from curlhttp._client.stats import ClientStats
     from curlhttp._features.guard.checker import AddressChecker
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.config import Cert, NetworkRoute
     from curlhttp._http.inputs import GuardInput
     from curlhttp._http.request import Fields
@@ -861,7 +861,7 @@ def never_retries(retries: t.AnyRetry) -> bool:
 
 def collect_stats(adapters: Iterable[BaseAdapter]) -> ClientStats:
     """Return what all HTTPAdapters among some have done."""
-    from curlhttp._client.stats import Sources, collect, merge
+    from curlhttp._features.stats import Sources, collect, merge
 
     found = {id(each): each for each in adapters if isinstance(each, HTTPAdapter)}
     sources = (

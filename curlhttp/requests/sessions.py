@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     import curlhttp.requests._types as t
-    from curlhttp._client.stats import ClientStats
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.inputs import FilesInput, GuardInput, JSONInput, ParamsInput, Text
     from curlhttp.requests.cookies import RequestsCookieJar
 
@@ -303,7 +303,7 @@ class SessionRedirectMixin:
 
     def rebuild_method(self, prepared_request: PreparedRequest, response: Response) -> None:
         """Set the method of the next hop; after a 302, browsers keep other methods than POST."""
-        from curlhttp._features.redirects.policy import get_redirect_method
+        from curlhttp._features.redirects import get_redirect_method
 
         prepared_request.method = get_redirect_method(
             str(prepared_request.method), response.status_code

@@ -31,8 +31,8 @@ from griffe import (
 PACKAGE = "curlhttp"
 # Each client, with its default of http2.
 CLIENTS = {
-    "_features.clients.client.Client": "False",
-    "_features.clients.async_client.AsyncClient": "True",
+    "_api.client.Client": "False",
+    "_api.async_client.AsyncClient": "True",
 }
 TIMEOUT = "Timeout(connect=10, read=60)"
 # What users meet in place of a type that is not exported, or under another name.
@@ -242,5 +242,5 @@ def method(found: Object, name: str) -> str:
     if not isinstance(owner, Class) or name not in ("build_request", "request"):
         return ""
     if owner.path.startswith(f"{PACKAGE}._client."):
-        return f"{PACKAGE}._features.clients.client.Client.{name}"
+        return f"{PACKAGE}._api.client.Client.{name}"
     return f"{owner.path}.{name}"

@@ -15,7 +15,7 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._client import functions
+from curlhttp._api import functions
 from curlhttp._http.config import CA_VARIABLES
 from curlhttp._http.unset import USE_CLIENT_DEFAULT
 from curlhttp.exceptions import InvalidURL, MissingSchema

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._features.redirects.policy import (
+from curlhttp._features.redirects import (
     build_redirect,
     get_location,
     get_redirect_method,

@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from math import inf
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard, cast
 
+from curlhttp._client.base_layer import cookies
+from curlhttp._client.chain import LayerContext
 from curlhttp._client.streamed_response import BaseStreamedResponse
-from curlhttp._http.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
+from curlhttp._http.auth import NO_AUTH, Auth, get_flow_method
 from curlhttp._http.body import rewind
 from curlhttp._http.errors import copy_error
-from curlhttp._http.named_tuple import NamedTuple
 from curlhttp._http.replacement import check_request
 from curlhttp._http.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send, Waiter
-from curlhttp._runtime.run import Offload
+from curlhttp._runtime.engine import MakeWaiter, Send, Waiter
 from curlhttp._runtime.waits import leave_place
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
@@ -28,53 +28,15 @@ if TYPE_CHECKING:
         TokenWaiter,
     )
 
-FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
-"""Returns user name and password for a host, or None."""
-
 _Flow: TypeAlias = "Generator[object, Response, None] | AsyncGenerator[object, Response]"
 _END = object()
-
-
-class AuthContext(NamedTuple):
-    """What an Auth uses of the client.
-
-    Attributes:
-        runtime: of the engine.
-        is_async: the client is AsyncClient, so that flows may await.
-        run_blocking: calls a function that may block.
-        subrequest: returns the function that sends subrequests, if they must not take the route of
-            the request itself (a download, a handshake); None for the same route.
-        upgrade: changes http to https for hosts that require it; None without HSTS.
-        finish: see LayerContext.
-    """
-
-    runtime: Runtime
-    is_async: bool
-    run_blocking: Offload
-    subrequest: Callable[[], Send] | None
-    upgrade: Callable[[ClientRequest], ClientRequest] | None = None
-    finish: Layer | None = None
-
-
-def auth_from_netrc(request: ClientRequest, netrc: FindCredentials) -> Auth | None:
-    """Return the Auth from netrc for a request without one.
-
-    Args:
-        request: of one hop, so that a redirect to another host uses the entry of that host.
-        netrc: returns user name and password for a host, or None.
-    """
-    # The caller's own Authorization takes precedence.
-    if request.get_header("authorization") is not None:
-        return None
-    credentials = netrc(request.url.host)
-    return None if credentials is None else BasicAuth(*credentials)
 
 
 async def authenticate(
     request: ClientRequest,
     send: Send,
     auth: Auth,
-    context: AuthContext,
+    context: LayerContext,
     outer: tuple[Auth, ...] = (),
 ) -> Response:
     """Send a request with an Auth, and the further requests of its flow.
@@ -99,7 +61,7 @@ async def authenticate(
         return await send_with_token(request, send, send_subrequest, auth, context)
     # A copy, because the next hop of a redirect must not get this Authorization.
     changed = request.copy()
-    name = get_flow_method(type(auth), is_async=context.is_async)
+    name = get_flow_method(type(auth), is_async=context.host.is_async)
     who = f"{type(auth).__name__}.{name}"
     if getattr(auth, "requires_request_body", False):
         await _read_body(changed, context)
@@ -122,7 +84,7 @@ async def _drive(
     changed: ClientRequest,
     send: Send,
     auth: Auth,
-    context: AuthContext,
+    context: LayerContext,
     outer: tuple[Auth, ...],
     who: str,
 ) -> Response:
@@ -157,14 +119,14 @@ async def _drive(
             if reads:
                 await response.load()
             if (
-                context.is_async
+                context.host.is_async
                 and isinstance(flow, Generator)
                 and is_other
                 and _is_unread(response)
             ):
                 from curlhttp._features.auth.flow_thread import advance_in_thread
 
-                outgoing = await advance_in_thread(flow, response, context.run_blocking, _END)
+                outgoing = await advance_in_thread(flow, response, context.host.run_blocking, _END)
             else:
                 outgoing = await _advance(flow, response)
         except BaseException as error:  # such as a body that cannot be replayed
@@ -188,7 +150,7 @@ async def _drive(
 
 
 async def _finish(
-    request: ClientRequest, outcome: Response | RequestException, context: AuthContext
+    request: ClientRequest, outcome: Response | RequestException, context: LayerContext
 ) -> Response:
     """Return the outcome of the last subrequest, which is that of the request, or raise it."""
 
@@ -218,7 +180,7 @@ async def _advance(flow: _Flow, response: Response | None) -> object:
 async def _send_subrequest(
     request: ClientRequest,
     send: Send,
-    context: AuthContext,
+    context: LayerContext,
     outer: tuple[Auth, ...],
     *,
     takes_same_way: bool = False,
@@ -232,20 +194,20 @@ async def _send_subrequest(
         outer: see authenticate.
         takes_same_way: it is sent as the request that the flow authenticates.
     """
-    if context.upgrade is not None:
-        request = context.upgrade(request)
+    if "hsts" in context.settings:
+        request = context.settings["hsts"].upgrade(request)
     if context.subrequest is not None and not takes_same_way:
-        send = context.subrequest()
+        send = cookies(context.subrequest())
     auth = request.auth
     if auth is None or auth is NO_AUTH or any(auth is each for each in outer):
         return await send(request)
     return await authenticate(request, send, auth, context, outer)
 
 
-async def _read_body(request: ClientRequest, context: AuthContext) -> None:
+async def _read_body(request: ClientRequest, context: LayerContext) -> None:
     """Read a streamed body into memory."""
     body = request.body
-    if body is not None and body.is_async and not context.is_async:
+    if body is not None and body.is_async and not context.host.is_async:
         raise TypeError("an async body needs AsyncClient")
     await request.aread()
 
@@ -266,7 +228,7 @@ _NOT_SHARED = (ClientClosed, DeadlineExceeded, PoolTimeout, _AsyncFunctionError)
 
 
 async def send_with_token(
-    request: ClientRequest, send: Send, subrequest: Send, auth: Auth, context: AuthContext
+    request: ClientRequest, send: Send, subrequest: Send, auth: Auth, context: LayerContext
 ) -> Response:
     """Send a request with a token; once more with a new token if the server refuses it.
 
@@ -283,7 +245,7 @@ async def send_with_token(
     import inspect  # slow to import
 
     token_auth = cast("TokenAuth", auth)
-    if not context.is_async and any(map(inspect.iscoroutinefunction, token_auth.functions)):
+    if not context.host.is_async and any(map(inspect.iscoroutinefunction, token_auth.functions)):
         raise _needs_async_client(token_auth)
     token = await _get_token(token_auth, request, subrequest, context)
     response = await send(token_auth.apply(request.copy(), token.value))
@@ -305,7 +267,7 @@ async def send_with_token(
 
 
 async def _get_token(
-    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: AuthContext
+    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: LayerContext
 ) -> CachedToken:
     now = context.runtime.now
 
@@ -408,7 +370,7 @@ async def _wait_in_queue(
 
 
 async def _fetch(
-    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: AuthContext
+    auth: TokenAuth, request: ClientRequest, subrequest: Send, context: LayerContext
 ) -> CachedToken:
     """Run the steps that fetch a token."""
     from curlhttp._features.auth.subrequest import make_subrequest
@@ -439,15 +401,15 @@ async def _fetch(
         steps.close()
 
 
-async def _call_function(call: FunctionCall, auth: TokenAuth, context: AuthContext) -> object:
+async def _call_function(call: FunctionCall, auth: TokenAuth, context: LayerContext) -> object:
     import inspect  # slow to import
 
     function = call.function
     blocks = call.blocks and not inspect.iscoroutinefunction(function)
-    result = await context.run_blocking(function) if blocks else function()
+    result = await context.host.run_blocking(function) if blocks else function()
     if not inspect.isawaitable(result):
         return result
-    if not context.is_async:
+    if not context.host.is_async:
         # Otherwise Python warns about a coroutine that was never awaited, far from here.
         if inspect.iscoroutine(result):
             result.close()

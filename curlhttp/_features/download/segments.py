@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from curlhttp._client.base_layer import with_deadline
 from curlhttp._client.exchange import exchange
 from curlhttp._features.download.partial_file import PartialFile
 from curlhttp._features.download.resume import (
@@ -26,7 +27,6 @@ from curlhttp._features.download.resume import (
 )
 from curlhttp._features.download.spans import MIN_SEGMENT, Span, divide
 from curlhttp._features.download.stream import DownloadStream, Tools, abandon, with_range
-from curlhttp._features.redirects.layer import with_deadline
 from curlhttp._http.errors import client_closed
 from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.request import ClientRequest

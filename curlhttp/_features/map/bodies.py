@@ -25,8 +25,8 @@ from curlhttp._features.map.results import Results
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
+    import curlhttp
     from curlhttp._client.base import BaseClient
-    from curlhttp._features.clients.client import Client
     from curlhttp._features.map.receiving import Receive
     from curlhttp._features.map.results import Sender
     from curlhttp._http.request import ClientRequest
@@ -260,7 +260,7 @@ def make_receiving(client: BaseClient) -> MakeReceive:
 
 
 def receive_bodies(
-    client: Client,
+    client: curlhttp.Client,
     requests: Iterable[ClientRequest],
     *,
     concurrency: int,

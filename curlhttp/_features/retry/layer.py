@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Iterator
 
+from curlhttp._client.base_layer import store_cookies
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import Hooks
 from curlhttp._client.straight import mark
-from curlhttp._features.redirects.layer import store_cookies
 from curlhttp._features.retry.policy import (
     GIVE_UP_REASONS,
     NO_RETRIES,

@@ -18,7 +18,7 @@ from curlhttp._features.auth.layer import fetch_once
 from curlhttp._features.auth.token_auth import CachedToken, TokenCache
 from curlhttp._features.limits.layer import limits
 from curlhttp._features.limits.policy import RateLimit
-from curlhttp._features.redirects.policy import build_redirect, get_location
+from curlhttp._features.redirects import build_redirect, get_location
 from curlhttp._features.robots.policy import (
     ALLOW_ALL,
     FAILURE_SECONDS,

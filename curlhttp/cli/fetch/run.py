@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from curlhttp._client.stats import ClientStats
-    from curlhttp._features.clients.client import Client
+    from curlhttp._api.client import Client
+    from curlhttp._features.stats import ClientStats
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._runtime.engine import Runtime

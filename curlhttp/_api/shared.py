@@ -10,10 +10,36 @@ from curlhttp._client.base import BaseClient
 
 if TYPE_CHECKING:
     from curlhttp._features.record.record import HarLog
+    from curlhttp._features.stats import ClientStats
 
 
 class SharedMethods(BaseClient):
     """Methods that are the same in both clients."""
+
+    def stats(self) -> ClientStats:
+        """Return what is open, waiting and limited right now, and what the client has done.
+
+            print(client.stats().attempts)
+            print(client.stats().as_prometheus())
+
+        It is cheap, and any thread may call it, even after the client was closed. A forked child
+        starts at zero.
+        """
+        from curlhttp._features.stats import Sources, collect
+
+        breaker, concurrency_limit = self._policies
+        policy = self._retry or self._default_retry
+        return collect(
+            Sources(
+                self._totals,
+                [each for ref in self._reporting.keyrefs() if (each := ref()) is not None],
+                breaker,
+                concurrency_limit,
+                None if policy is None else policy.budget,
+                self._endpoints,
+            ),
+            self._runtime.now(),
+        )
 
     def har(self, path: str | os.PathLike[str], *, secrets: Iterable[str] = ()) -> HarLog:
         """Record everything this client sends and receives to a HAR 1.2 file, for browser tools.

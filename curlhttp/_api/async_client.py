@@ -6,9 +6,9 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, cast, overload
 
+from curlhttp._api.shared import SharedMethods
 from curlhttp._client.async_client import LoopClient
 from curlhttp._client.request_builder import set_signatures
-from curlhttp._features.clients.shared import SharedMethods
 from curlhttp._http.exiting import check_running
 from curlhttp._http.response import MAX_EVENT_SIZE, Response
 from curlhttp._http.url import URL

@@ -1,32 +1,28 @@
-"""Follow redirects; apply the deadline, authentication and cookies to each hop.
+"""The layer in every chain: deadline, credentials and cookies of each hop, and whether one follows.
 
-policy.py builds the request for the next hop, and drops credentials that it must not get. This
-layer is in every chain, and most requests need none of it. So it is one coroutine, which checks
-before and after each exchange whether there is anything to do.
+Most requests need none of it. So it is one coroutine, which checks before and after each exchange
+whether there is anything to do. The flow of an Auth and the request that follows a redirect are
+features, which the first request that needs them loads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from curlhttp._client.chain import LayerContext
+from curlhttp._client.features import load
 from curlhttp._client.straight import mark
-from curlhttp._features.auth.layer import (
-    AuthContext,
-    FindCredentials,
-    auth_from_netrc,
-    authenticate,
-)
-from curlhttp._features.redirects.policy import build_redirect, get_location
-from curlhttp._http.auth import NO_AUTH
+from curlhttp._http.auth import NO_AUTH, Auth, BasicAuth
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.request import FLOW_REQUEST, ClientRequest
 from curlhttp._http.response import REDIRECT_STATUSES, Response
 from curlhttp._http.timings import number_attempts
-from curlhttp._http.url import URL
 from curlhttp._runtime.engine import Layer, Send
 from curlhttp._runtime.network import network
-from curlhttp.exceptions import RequestException, TooManyRedirects
+
+FindCredentials: TypeAlias = Callable[[str], tuple[str, str] | None]
+"""Returns user name and password for a host, or None."""
 
 # --- cookies ---
 
@@ -63,6 +59,23 @@ def store_cookies(jar: LazyCookieJar | None, response: Response) -> None:
         jar.store(response.request.url, response.headers.get_list("set-cookie"))
 
 
+# --- credentials ---
+
+
+def find_auth(request: ClientRequest, netrc: FindCredentials) -> Auth | None:
+    """Return the Auth from netrc for a request without one.
+
+    Args:
+        request: of one hop, so that a redirect to another host uses the entry of that host.
+        netrc: returns user name and password for a host, or None.
+    """
+    # The caller's own Authorization takes precedence.
+    if request.get_header("authorization") is not None:
+        return None
+    credentials = netrc(request.url.host)
+    return None if credentials is None else BasicAuth(*credentials)
+
+
 # --- the deadline: the point in time at which the total timeout ends ---
 
 
@@ -80,59 +93,6 @@ def with_deadline(request: ClientRequest, now: Callable[[], float]) -> ClientReq
     return request
 
 
-# --- redirects ---
-
-
-def get_next_hop(
-    request: ClientRequest,
-    response: Response,
-    sensitive_headers: frozenset[str],
-    *,
-    followed: int,
-    max_redirects: int,
-    rebase: Callable[[URL], URL] | None = None,
-) -> ClientRequest | None:
-    """Return the request that follows a redirect, None if the response is final.
-
-    Args:
-        request: that was redirected.
-        response: has one of REDIRECT_STATUSES.
-        sensitive_headers: lower-case header names that must not be sent to another origin.
-        followed: number of redirects so far.
-        max_redirects: maximum number of redirects.
-        rebase: returns the URL to use for that of the redirect, None to use it as it is.
-
-    Raises:
-        TooManyRedirects: there were max_redirects already.
-        RequestException: the location is invalid, or the body cannot be replayed.
-    """
-    if not response.is_redirect:
-        return None
-    location = get_location(response.status_code, response.headers)
-    # As in requests, a 3xx without a usable Location is final.
-    if location is None:
-        return None
-    if followed == max_redirects:
-        raise TooManyRedirects(
-            f"Exceeded {max_redirects} redirects. The response to {request} is another one; "
-            "max_redirects= of the client sets the limit",
-            request=request,
-            response=response,
-            request_sent=True,
-            timings=response.timings,
-        )
-    try:
-        sent_to = None if rebase is None else response.request.url
-        return build_redirect(
-            request, response.status_code, location, sensitive_headers, rebase, sent_to
-        )
-    except RequestException as error:
-        # The next request was not sent, so the error belongs to this one.
-        error.request, error.response = request, response
-        error.request_sent, error.timings = True, response.timings
-        raise
-
-
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that follows redirects, with what each hop needs."""
     settings, now = context.settings, context.runtime.now
@@ -143,15 +103,6 @@ def make_layer(context: LayerContext) -> Layer:
     upgrade = settings["hsts"].upgrade if "hsts" in settings else None
     # Returns the URL to use for that of a redirect.
     rebase = settings["endpoints"]._to_canonical if "endpoints" in settings else None
-    below_auth = context.subrequest
-    auth_context = AuthContext(
-        context.runtime,
-        context.host.is_async,
-        context.host.run_blocking,
-        None if below_auth is None else lambda: cookies(below_auth()),
-        upgrade,
-        context.finish,
-    )
 
     def wrap(send: Send) -> Send:
         send_with_cookies = cookies(send)
@@ -166,13 +117,14 @@ def make_layer(context: LayerContext) -> Layer:
             while True:  # each hop goes through all layers below
                 auth, jar = request.auth, request.jar
                 if auth is None and netrc is not None:
-                    auth = auth_from_netrc(request, netrc)
+                    auth = find_auth(request, netrc)
                 if first is not None:
                     response, first = first, None
                     store_cookies(jar, response)
                 elif auth is not None and auth is not NO_AUTH:
                     # Cookies below auth, so that the next request has the cookies of a challenge.
-                    response = await authenticate(request, send_with_cookies, auth, auth_context)
+                    authenticate = load("auth.layer").authenticate
+                    response = await authenticate(request, send_with_cookies, auth, context)
                 elif jar is None:
                     response = await send(request)
                 else:
@@ -191,7 +143,7 @@ def make_layer(context: LayerContext) -> Layer:
                 if extensions is not None and FLOW_REQUEST in extensions:
                     request = extensions[FLOW_REQUEST]  # the last one of the flow of an Auth
                     await response.load()  # nobody else reads the body of a redirect
-                following = get_next_hop(
+                following: ClientRequest | None = load("redirects").get_next_hop(
                     request,
                     response,
                     sensitive_headers,

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from curlhttp._http.origin_stats import OriginStats, TimeStats, merge_origins
-from curlhttp._runtime.engine import COUNTED, Counted, EngineState, Totals
+from curlhttp._runtime.engine import COUNTED, ReportingEngine, Totals
 
 if TYPE_CHECKING:
     import curlhttp
@@ -269,15 +269,6 @@ _OF_ENDPOINTS = (
 
 
 # --- Collect them ---
-
-
-class ReportingEngine(Protocol):
-    """An engine that reports to statistics; any thread may call it."""
-
-    totals: Totals
-
-    def transfers(self) -> Iterable[Counted]: ...
-    def tell_state(self) -> EngineState: ...
 
 
 class Sources(NamedTuple):

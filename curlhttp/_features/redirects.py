@@ -1,7 +1,7 @@
 """Decide where a redirect leads, and which headers and credentials are sent there.
 
 libcurl's own redirects are never used, because they leak credentials to other origins and follow
-304 and 305. _features/redirects/layer.py follows redirects; build_redirect() drops the credentials.
+304 and 305. The loop over the hops is in _client/base_layer.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from curlhttp._http.request import REDIRECT_METHOD
 from curlhttp._http.response import REDIRECT_STATUSES
 from curlhttp._http.timings import drop_waits
 from curlhttp._http.url import BLANKS, decode_reference, may_keep_credentials
-from curlhttp.exceptions import UnrewindableBodyError
+from curlhttp.exceptions import RequestException, TooManyRedirects, UnrewindableBodyError
 
 if TYPE_CHECKING:
     from curlhttp._http.body import Body
     from curlhttp._http.headers import Headers
     from curlhttp._http.request import ClientRequest
+    from curlhttp._http.response import Response
     from curlhttp._http.url import URL
 
 # The jar builds Cookie for each hop, and the engine adds a proxy's credentials.
@@ -125,3 +126,53 @@ def _rewind(request: ClientRequest, status: int) -> Body | None:
             f"{request}: after the {status}, the body must be sent again, but {error}"
         ) from error
     return request.body
+
+
+def get_next_hop(
+    request: ClientRequest,
+    response: Response,
+    sensitive_headers: frozenset[str],
+    *,
+    followed: int,
+    max_redirects: int,
+    rebase: Callable[[URL], URL] | None = None,
+) -> ClientRequest | None:
+    """Return the request that follows a redirect, None if the response is final.
+
+    Args:
+        request: that was redirected.
+        response: has one of REDIRECT_STATUSES.
+        sensitive_headers: lower-case header names that must not be sent to another origin.
+        followed: number of redirects so far.
+        max_redirects: maximum number of redirects.
+        rebase: returns the URL to use for that of the redirect, None to use it as it is.
+
+    Raises:
+        TooManyRedirects: there were max_redirects already.
+        RequestException: the location is invalid, or the body cannot be replayed.
+    """
+    if not response.is_redirect:
+        return None
+    location = get_location(response.status_code, response.headers)
+    # As in requests, a 3xx without a usable Location is final.
+    if location is None:
+        return None
+    if followed == max_redirects:
+        raise TooManyRedirects(
+            f"Exceeded {max_redirects} redirects. The response to {request} is another one; "
+            "max_redirects= of the client sets the limit",
+            request=request,
+            response=response,
+            request_sent=True,
+            timings=response.timings,
+        )
+    try:
+        sent_to = None if rebase is None else response.request.url
+        return build_redirect(
+            request, response.status_code, location, sensitive_headers, rebase, sent_to
+        )
+    except RequestException as error:
+        # The next request was not sent, so the error belongs to this one.
+        error.request, error.response = request, response
+        error.request_sent, error.timings = True, response.timings
+        raise
