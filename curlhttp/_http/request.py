@@ -58,7 +58,7 @@ if TYPE_CHECKING:
             """Pass a request to the engine, as soon as there is a place."""
 
         def leave(self, origin: str | None) -> None:
-            """Leave the place, because the request waits; see `leave_place` in _runtime/waits."""
+            """Leave the place, because the request waits; see `leave_place` in _features/waits."""
 
         def come_back(self) -> None:
             """End the wait."""

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard, cast
 
 from curlhttp._client.streamed_response import BaseStreamedResponse
+from curlhttp._features.waits import leave_place
 from curlhttp._http.auth import NO_AUTH, Auth, BasicAuth, get_flow_method
 from curlhttp._http.body import rewind
 from curlhttp._http.errors import copy_error
@@ -16,7 +17,6 @@ from curlhttp._http.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send, Waiter
 from curlhttp._runtime.run import Offload
-from curlhttp._runtime.waits import leave_place
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:

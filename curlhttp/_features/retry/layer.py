@@ -25,6 +25,7 @@ from curlhttp._features.retry.policy import (
     parse_retry_after,
 )
 from curlhttp._features.shared_store import Store, connect
+from curlhttp._features.waits import leave_place
 from curlhttp._http.body import rewind
 from curlhttp._http.errors import add_note
 from curlhttp._http.hook_events import AttemptEvent
@@ -35,7 +36,6 @@ from curlhttp._http.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._http.timings import Attempt, note_wait
 from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send
 from curlhttp._runtime.log import DEBUG, INFO, log
-from curlhttp._runtime.waits import leave_place
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,
