@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from curlhttp._features.clients.async_client import AsyncClient
     from curlhttp._features.clients.client import Client
     from curlhttp._features.endpoints.policy import Endpoints
+    from curlhttp._features.failure_reasons import failure_reason
     from curlhttp._features.guard.policy import PublicOnly
     from curlhttp._features.hedge.policy import Hedge
     from curlhttp._features.limits.adaptive import AdaptiveLimit
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from curlhttp._http.auth import Auth, BasicAuth
     from curlhttp._http.config import Limits, Proxy
     from curlhttp._http.cookies.jar import Cookies
-    from curlhttp._http.failure_reasons import failure_reason
     from curlhttp._http.headers import Headers
     from curlhttp._http.json_codec import JSON
     from curlhttp._http.request import ClientRequest
@@ -241,7 +241,7 @@ _NAMES = {
     "curlhttp._http.config": "Limits Proxy",
     "curlhttp._libcurl.engines.loops": "install_uvloop",
     "curlhttp._http.cookies.jar": "Cookies",
-    "curlhttp._http.failure_reasons": "failure_reason",
+    "curlhttp._features.failure_reasons": "failure_reason",
     "curlhttp._http.headers": "Headers",
     "curlhttp._http.sse": "EventParser",
     "curlhttp._http.json_codec": "JSON",

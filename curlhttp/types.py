@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         FilesProgress,
     )
     from curlhttp._features.endpoints.policy import EndpointState
+    from curlhttp._features.failure_reasons import FailureReason
+    from curlhttp._features.hook_events import AttemptEvent, Transition
     from curlhttp._features.map.async_results import AsyncResults
     from curlhttp._features.map.results import Results
     from curlhttp._features.map.scheduler import Item
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from curlhttp._features.websocket.websocket import AsyncPong, AsyncWebSocket, Pong, WebSocket
     from curlhttp._http.auth import AsyncAuthFlow, AuthFlow
     from curlhttp._http.config import HTTP2, HTTP3, Cert, Proxies, VerifyInput
-    from curlhttp._http.failure_reasons import FailureReason
-    from curlhttp._http.hook_events import AttemptEvent, Transition
     from curlhttp._http.inputs import (
         AddressMap,
         AuthInput,
@@ -171,8 +171,8 @@ _NAMES = {
     # What they tell.
     "curlhttp._client.stats": "ClientStats ConnectionStats LimitStats",
     "curlhttp._http.origin_stats": "OriginStats TimeStats",
-    "curlhttp._http.failure_reasons": "FailureReason",
-    "curlhttp._http.hook_events": "AttemptEvent Transition",
+    "curlhttp._features.failure_reasons": "FailureReason",
+    "curlhttp._features.hook_events": "AttemptEvent Transition",
     "curlhttp._features.breaker.circuit": "BreakerMetrics",
     "curlhttp._features.endpoints.policy": "EndpointState",
     # The keywords of clients and requests, and what stands for the client's setting.

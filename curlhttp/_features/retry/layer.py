@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Iterator
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import Hooks
 from curlhttp._client.straight import mark
+from curlhttp._features.hook_events import AttemptEvent
 from curlhttp._features.redirects.layer import store_cookies
 from curlhttp._features.retry.policy import (
     GIVE_UP_REASONS,
@@ -28,7 +29,6 @@ from curlhttp._features.shared_store import Store, connect
 from curlhttp._features.waits import leave_place
 from curlhttp._http.body import rewind
 from curlhttp._http.errors import add_note
-from curlhttp._http.hook_events import AttemptEvent
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
