@@ -58,7 +58,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (*VALUES, *RUNTIME, "curlhttp._features.shared_store", "curlhttp.redis"),
         CLIENTS | PURE - CLOCKS,
     ),
-    "otel": ((*CORE, "curlhttp.otel"), CLIENTS | PURE - {"time"}),
+    "otel": (
+        (*CORE, "curlhttp._features.attempt_numbers", "curlhttp.otel"),
+        CLIENTS | PURE - {"time"},
+    ),
     "_httpx": (
         (*CORE, "curlhttp._httpx", "curlhttp._features.guard"),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS, *CLIENTS},
