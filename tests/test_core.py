@@ -61,7 +61,6 @@ LOADED = {
     "_features.redirects",
     "_features.redirects.layer",
     "_features.redirects.policy",
-    "_features.waits",
 }
 
 # All features but those are missing, as if their files had been deleted.
