@@ -66,12 +66,12 @@ if TYPE_CHECKING:
         JSONInput,
         ParamsInput,
         Pins,
+        Progress,
         RetryInput,
         UnixSocket,
         UserRequest,
     )
     from curlhttp._http.origin_stats import OriginStats, TimeStats
-    from curlhttp._http.progress import Progress
     from curlhttp._http.request import StreamedRequest
     from curlhttp._http.response import DefaultEncoding
     from curlhttp._http.sse import AsyncResponseEvents, ResponseEvents, ServerSentEvent
@@ -184,11 +184,11 @@ _NAMES = {
     "curlhttp._http.inputs": (
         "AddressMap AuthInput BinaryFile ContentInput CookiesInput DataInput FallbackInput "
         "FileInput FilesInput FormInput GuardFunction GuardInput HeaderChanges HeadersInput "
-        "HooksInput HostMap IPVersion JSONInput ParamsInput Pins RetryInput UnixSocket UserRequest"
+        "HooksInput HostMap IPVersion JSONInput ParamsInput Pins Progress RetryInput UnixSocket "
+        "UserRequest"
     ),
     "curlhttp._http.auth": "AsyncAuthFlow AuthFlow",
     "curlhttp._http.config": "HTTP2 HTTP3 Cert Proxies VerifyInput",
-    "curlhttp._http.progress": "Progress",
     "curlhttp._http.response": "DefaultEncoding",
     "curlhttp._http.timeout": "TimeoutInput",
     "curlhttp._client.transport": "AnyTransport",

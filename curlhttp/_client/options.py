@@ -29,11 +29,11 @@ if TYPE_CHECKING:
         JSONInput,
         ParamsInput,
         Pins,
+        Progress,
         RetryInput,
         UnixSocket,
     )
     from curlhttp._http.json_codec import JSON
-    from curlhttp._http.progress import Progress
     from curlhttp._http.response import DefaultEncoding
     from curlhttp._http.timeout import TimeoutInput
     from curlhttp._http.unset import UseClientDefault

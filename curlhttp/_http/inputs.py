@@ -176,6 +176,9 @@ GuardFunction: TypeAlias = Callable[[str, str, int], bool]
 GuardInput: TypeAlias = "curlhttp.PublicOnly | GuardFunction | None"
 """What decides which addresses a client may connect to."""
 
+Progress: TypeAlias = Callable[[int, int | None], object]
+"""Called with the bytes done and the total, which is None while it is unknown."""
+
 FallbackInput: TypeAlias = Callable[
     ["ClientRequest", "Response | RequestException"], "Response | Awaitable[Response | None] | None"
 ]
