@@ -72,7 +72,6 @@ if TYPE_CHECKING:
         RetryInput,
         UserRequest,
     )
-    from curlhttp._http.json_codec import JSON
 
     Self = TypeVar("Self", bound="BaseClient")  # not at run time, where typing compiles the name
 
@@ -244,20 +243,13 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Return what starts a task of the running loop, and what returns the loop."""
         return None, None
 
-    def _use_json(self, codec: JSON) -> None:
+    def _use_json(self, codec: curlhttp.JSON) -> None:
         """Write and read JSON with the user's functions.
 
         Raises:
             TypeError: this is not a JSON.
         """
-        from curlhttp._http.json_codec import JSON
-
-        if not isinstance(cast(object, codec), JSON):
-            kind = type(codec).__name__
-            raise TypeError(
-                f"json must be a curlhttp.JSON(loads=, dumps=), not {kind}; the json= of a request "
-                "is its body"
-            )
+        load("json_functions").check_json(codec)
         if codec.dumps is not None:
             self._encode_json = codec._encode
             self._add_extension(ENCODE_JSON, codec._encode)

@@ -56,7 +56,7 @@ def convert_json(value: object, to: object, where: str = "") -> object:
         JSONTypeError: the value does not fit the type.
         TypeError: curlhttp cannot create values of this type.
     """
-    from curlhttp._http.json_codec import Misfit, convert
+    from curlhttp._http.json_types import Misfit, convert
 
     try:
         return convert(value, to)
