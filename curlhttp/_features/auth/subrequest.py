@@ -15,7 +15,7 @@ from curlhttp._http.headers import Headers, drop_headers
 from curlhttp._http.redaction import is_secret_header
 from curlhttp._http.replacement import complete, is_incomplete
 from curlhttp._http.request import DECODE_JSON, ENCODE_JSON, FLOW_REQUEST, ClientRequest
-from curlhttp._http.response import DEFAULT_ENCODING
+from curlhttp._http.response import DEFAULT_ENCODING, FIND_CHARSET
 from curlhttp._http.url import may_keep_credentials
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from curlhttp._http.url import URL
 
-_KEPT = (DECODE_JSON, DEFAULT_ENCODING, ENCODE_JSON)
+_KEPT = (DECODE_JSON, DEFAULT_ENCODING, ENCODE_JSON, FIND_CHARSET)
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
 
 
