@@ -154,19 +154,6 @@ class BytesBody(Body):
         self._at = offset
 
 
-class SecretBody(BytesBody):
-    """A body in memory that holds credentials."""
-
-    __slots__ = ()
-    is_secret = True
-
-    def clone(self) -> Body:
-        return SecretBody(self.data, self.content_type)
-
-    def replaced_by(self, body: Body) -> Body:
-        return body if body.data is None else SecretBody(body.data, body.content_type)
-
-
 class StreamBody(Body):
     """A body that is read piece by piece, and checked against its length if that is known.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._http.auth import NO_AUTH, to_auth
-from curlhttp._http.body import SecretBody
+from curlhttp._http.body import Body, BytesBody
 from curlhttp._http.headers import Headers, drop_headers
 from curlhttp._http.redaction import is_secret_header
 from curlhttp._http.replacement import complete, is_incomplete
@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 
 _KEPT = (DECODE_JSON, DEFAULT_ENCODING, ENCODE_JSON, FIND_CHARSET)
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
+
+
+class SecretBody(BytesBody):
+    """A body in memory that holds credentials."""
+
+    __slots__ = ()
+    is_secret = True
+
+    def clone(self) -> Body:
+        return SecretBody(self.data, self.content_type)
+
+    def replaced_by(self, body: Body) -> Body:
+        return body if body.data is None else SecretBody(body.data, body.content_type)
 
 
 def is_subrequest(yielded: object, original: ClientRequest) -> bool:
