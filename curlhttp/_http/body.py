@@ -489,76 +489,35 @@ _SMALL = 64 * 1024
 
 
 class MultipartBody(StreamBody):
-    """A form with files, streamed: a file is read while it is sent, never before.
+    """Parts with a boundary between them, streamed: a file is read while it is sent, never before.
 
     Its length is known if the length of every part is; it can be sent again if every part can.
 
     Args:
-        fields: (name, value) pairs, sent first; a value that is not bytes is sent as its str().
-        files: (field name, file) pairs. A file is `obj`, `(file name, obj)`, `(file name, obj,
-            content type)` or `(file name, obj, content type, headers)`; `obj` is bytes, str, a
-            binary file, an iterable of bytes or a callable that returns one of these. Without a
-            file name, the name of a file on disk or the field name is sent; the file name None
-            sends none. Files that are None are left out. Content-Disposition cannot be set.
-        length: bytes of the whole form, if a part does not know its own length.
-        boundary: between the parts; the default is a random one.
-        content_type: of the request, if the caller set it. If it is multipart, its boundary is
-            used, or added.
+        parts: the headers of each with the empty line after them, and its body.
+        content_type: of the request. Its boundary is used, or added.
+        length: bytes of the whole body, if a part does not know its own length.
+        boundary: to add; the default is a random one.
 
     Raises:
-        ValueError: a name holds NUL, or a file has another form, or a part in memory contains the
-            caller's boundary. A file that does raises RequestException when it is read.
-        InvalidHeader: a content type or header would break the message.
-        TypeError: `obj` cannot be sent.
+        ValueError: a part in memory contains the caller's boundary. A file that does raises
+            RequestException when it is read.
+        InvalidHeader: the boundary of the content type would break the message.
     """
 
     __slots__ = ("_before", "_index", "_mark", "_segments")
 
     def __init__(
         self,
-        fields: Iterable[tuple[object, object]],
-        files: Iterable[tuple[object, object]],
+        parts: Iterable[tuple[bytes, Body]],
+        content_type: str,
         length: int | None = None,
         boundary: str | None = None,
-        content_type: str | None = None,
     ) -> None:
-        kind = content_type or "multipart/form-data"
-        chosen = _find_boundary(kind) if _is_multipart(kind) else None
-        boundary = chosen or boundary or os.urandom(16).hex()
-        parts = (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files)))
-        self._set_parts(parts, boundary, length, is_chosen=chosen is not None)
-        if chosen is None and _is_multipart(kind):
-            kind = _with_boundary(kind, boundary)
-        self.content_type: str | None = kind
-
-    @classmethod
-    def of_parts(cls, parts: Iterable[tuple[bytes, Body]], content_type: str) -> MultipartBody:
-        """Return a body of parts.
-
-        Args:
-            parts: the headers of each with the empty line, and its body.
-            content_type: of the request, of any type. Its boundary is used, or added.
-
-        Raises:
-            ValueError: see the class.
-        """
-        body = cls.__new__(cls)
         chosen = _find_boundary(content_type)
-        boundary = chosen or os.urandom(16).hex()
-        body._set_parts(parts, boundary, None, is_chosen=chosen is not None)
-        body.content_type = content_type if chosen else _with_boundary(content_type, boundary)
-        return body
-
-    def _set_parts(
-        self,
-        parts: Iterable[tuple[bytes, Body]],
-        boundary: str,
-        length: int | None,
-        *,
-        is_chosen: bool,
-    ) -> None:
+        boundary = chosen or boundary or os.urandom(16).hex()
         # What no part may contain. A random boundary is in none.
-        self._mark = f"\n--{boundary}".encode() if is_chosen else None
+        self._mark = None if chosen is None else f"\n--{boundary}".encode()
         self._segments = _make_segments(boundary, parts, self._mark)
         self._index = 0
         self._before = b"\n"
@@ -566,6 +525,9 @@ class MultipartBody(StreamBody):
         self.replayable: bool = all(segment.replayable for segment in self._segments)
         if len(self._segments) == 1 and self.length == self._segments[0].length:
             self.data: bytes | None = self._segments[0].data
+        if chosen is None:
+            content_type = f"{content_type.rstrip('; ')}; boundary={boundary}"
+        self.content_type: str | None = content_type
 
     def _get_known_length(self) -> int | None:
         total = 0
@@ -611,8 +573,38 @@ class MultipartBody(StreamBody):
             segment.close()
 
 
-def _is_multipart(content_type: str) -> bool:
-    return content_type.lstrip(" \t")[:10].lower() == "multipart/"
+def make_form(
+    fields: Iterable[tuple[object, object]],
+    files: Iterable[tuple[object, object]],
+    length: int | None = None,
+    boundary: str | None = None,
+    content_type: str | None = None,
+) -> MultipartBody:
+    """Return a form with files.
+
+    Args:
+        fields: (name, value) pairs, sent first; a value that is not bytes is sent as its str().
+        files: (field name, file) pairs. A file is `obj`, `(file name, obj)`, `(file name, obj,
+            content type)` or `(file name, obj, content type, headers)`; `obj` is bytes, str, a
+            binary file, an iterable of bytes or a callable that returns one of these. Without a
+            file name, the name of a file on disk or the field name is sent; the file name None
+            sends none. Files that are None are left out. Content-Disposition cannot be set.
+        length: see MultipartBody.
+        boundary: see MultipartBody.
+        content_type: of the request, if the caller set it. Its boundary is used, or added if it is
+            multipart.
+
+    Raises:
+        ValueError: a name holds NUL, or a file has another form; or see MultipartBody.
+        InvalidHeader: a content type or header would break the message.
+        TypeError: `obj` cannot be sent.
+    """
+    parts = (*map(_make_field_part, fields), *filter(None, map(_make_file_part, files)))
+    if not content_type or content_type.lstrip(" \t")[:10].lower() == "multipart/":
+        return MultipartBody(parts, content_type or "multipart/form-data", length, boundary)
+    form = MultipartBody(parts, "multipart/form-data", length, boundary)
+    form.content_type = content_type
+    return form
 
 
 def _find_boundary(content_type: str) -> str | None:
@@ -636,10 +628,6 @@ def _find_boundary(content_type: str) -> str | None:
             "header, a random one is added"
         )
     return boundary
-
-
-def _with_boundary(content_type: str, boundary: str) -> str:
-    return f"{content_type.rstrip('; ')}; boundary={boundary}"
 
 
 def _has_boundary(part: str) -> str:
@@ -779,8 +767,8 @@ def encode_body(
         content: sent as it is, see open_body(); without Content-Type.
         data: a mapping or list of pairs is sent as a form, anything else like content.
         json: any value but None.
-        files: a mapping or list of pairs (field name, file), see MultipartBody; the fields of
-            data are sent first.
+        files: a mapping or list of pairs (field name, file), see make_form; the fields of data are
+            sent first.
         length: bytes of a streamed body whose size cannot be determined.
         encode: returns the JSON of a value, None for Python's json.
         content_type: that the caller set for the request, for the boundary of files.
@@ -797,9 +785,9 @@ def encode_body(
             f"a request has one body: json cannot be combined with {'files' if files else 'data'}"
         )
     if content is None and not files:
-        if data is None:
-            return None if json is None else BytesBody(encode_json(json, encode), _JSON)
-        return _make_data_body(data, json, length, encode)
+        if data is not None and not _is_empty(data):
+            return _make_data_body(data, length)
+        return None if json is None else BytesBody(encode_json(json, encode), _JSON)
     if content is not None:
         if files or json is not None or not _is_empty(data):
             raise TypeError("content cannot be combined with data, files or json")
@@ -808,7 +796,7 @@ def encode_body(
         kind = type(files).__name__
         raise TypeError(f'files are a mapping or pairs, not {kind}: {{"field": open(path, "rb")}}')
     fields, parts = _get_file_fields(data), pairs(cast("FormInput", files))
-    return MultipartBody(fields, parts, length, content_type=content_type)
+    return make_form(fields, parts, length, content_type=content_type)
 
 
 def encode_json(value: JSONInput, encode: Callable[[JSONInput], bytes] | None) -> bytes:
@@ -835,14 +823,7 @@ def encode_json(value: JSONInput, encode: Callable[[JSONInput], bytes] | None) -
         ) from None
 
 
-def _make_data_body(
-    data: DataInput,
-    json: JSONInput,
-    length: int | None,
-    encode: Callable[[JSONInput], bytes] | None,
-) -> Body | None:
-    if _is_empty(data):
-        return None if json is None else BytesBody(encode_json(json, encode), _JSON)
+def _make_data_body(data: DataInput, length: int | None) -> Body:
     if isinstance(data, _FORMS):
         from urllib.parse import urlencode  # slow to load
 

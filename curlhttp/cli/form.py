@@ -316,7 +316,7 @@ def _join(parts: list[_FormPart], media_type: str, escapes: bool) -> MultipartBo
             part = part._replace(media_type=content.content_type)
         bodies.append((_make_head(part, disposition, escapes), content))
     try:
-        return MultipartBody.of_parts(bodies, media_type)
+        return MultipartBody(bodies, media_type)
     except ValueError as error:  # about a boundary that was given with -H
         raise click.UsageError(str(error)) from None
 
