@@ -14,7 +14,7 @@ from json import JSONEncoder
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from curlhttp._http.url import get_fields, pairs
+from curlhttp._http.url import encode_fields, get_fields, pairs
 from curlhttp.exceptions import (
     InvalidHeader,
     InvalidJSONError,
@@ -825,10 +825,8 @@ def encode_json(value: JSONInput, encode: Callable[[JSONInput], bytes] | None) -
 
 def _make_data_body(data: DataInput, length: int | None) -> Body:
     if isinstance(data, _FORMS):
-        from urllib.parse import urlencode  # slow to load
-
-        form = urlencode(get_fields("data", cast("FormInput", data))).encode("ascii")
-        return BytesBody(form, _FORM)
+        form = encode_fields("data", cast("FormInput", data))
+        return BytesBody(form.encode("ascii"), _FORM)
     return open_body(data, length)
 
 

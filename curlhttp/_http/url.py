@@ -241,11 +241,19 @@ def encode_params(params: ParamsInput) -> str:
     try:
         if isinstance(params, bytes):
             return params.decode()
-        return "&".join(
-            [f"{_form(name)}={_form(value)}" for name, value in get_fields("params", params)]
-        )
+        return encode_fields("params", params)
     except UnicodeError:
         raise InvalidURL("parameters that are not Unicode text") from None
+
+
+def encode_fields(setting: str, source: FormInput) -> str:
+    """Return a query or a form; the arguments and the TypeError are those of get_fields.
+
+    Raises:
+        UnicodeEncodeError: text that UTF-8 cannot encode.
+    """
+    fields = get_fields(setting, source)
+    return "&".join([f"{_form(name)}={_form(value)}" for name, value in fields])
 
 
 _NESTED = {
@@ -532,7 +540,7 @@ class URL(_URLBuilder):
                 folder = self.path[: self.path.rindex("/") + 1]
                 path = _resolve_start(folder, path) if self.is_raw else folder + path
             target, fragment = self._build_target(path, query), self._quoted(fragment or "")
-        return self._with_origin(self._origin, target, fragment)
+        return self.without_userinfo()._with(target, fragment)
 
     def _build_target(self, path: str, query: str | None) -> str:
         return _build_raw_target(path, query) if self.is_raw else build_target(path, query)
@@ -602,18 +610,8 @@ class URL(_URLBuilder):
         return self._with(self.target, "") if self.fragment else self
 
     def _with(self, target: str, fragment: str) -> URL:
-        return self._with_origin(self._origin, target, fragment, self.username, self.password)
-
-    def _with_origin(
-        self,
-        origin: Origin,
-        target: str,
-        fragment: str,
-        username: str | None = None,
-        password: str | None = None,
-    ) -> URL:
         kind = _RawURL if self.is_raw else URL
-        return _build(origin, target, fragment, username, password, kind)
+        return _build(self._origin, target, fragment, self.username, self.password, kind)
 
     def __str__(self) -> str:
         fragment = f"#{self.fragment}" if self.fragment else ""
