@@ -479,20 +479,9 @@ def decode_readable(
         return data
     try:
         known = parse_codings([",".join(coded)])
-        if may_be_cut and known:
-            return _decode_beginning(data, known)
-        return undo_codings(data, known) if known else None
+        return _decode_in_steps(data, known, may_be_cut=may_be_cut) if known else None
     except ContentDecodingError:
         return None
-
-
-def _decode_beginning(data: bytes, codings: Sequence[str]) -> bytes:
-    decoder = ContentDecoder(codings)
-    decoder.feed(data)
-    body = BytesIO()
-    while piece := decoder.take():
-        body.write(piece)
-    return body.getvalue()
 
 
 def _small_gzip(data: bytes) -> bytes | None:
@@ -509,14 +498,17 @@ def _small_gzip(data: bytes) -> bytes | None:
     return body if member.eof and not member.unused_data else None
 
 
-def _decode_in_steps(data: bytes, codings: Sequence[str], max_size: int | None) -> bytes:
+def _decode_in_steps(
+    data: bytes, codings: Sequence[str], max_size: int | None = None, *, may_be_cut: bool = False
+) -> bytes:
     decoder = ContentDecoder(codings)
     decoder.feed(data)
     body = BytesIO()  # getvalue() does not copy: a join would hold the body twice
     while piece := decoder.take():
         if body.write(piece) and max_size is not None and body.tell() > max_size:
             raise _make_size_error(max_size)
-    decoder.finish()
+    if not may_be_cut:
+        decoder.finish()
     return body.getvalue()
 
 
