@@ -36,11 +36,8 @@ def read_json(
     except RecursionError as error:
         raise _make_json_error("the body is nested too deeply", body, response) from error
     except ValueError as error:
-        if loads is not json.loads:
-            raise _make_json_error(str(error), body, response) from error
-        if type(error) is not ValueError:  # from a function among the options
-            raise
-        # A number with thousands of digits.
+        if loads is json.loads and type(error) is not ValueError:
+            raise  # from a function among the options; json raises one for thousands of digits
         raise _make_json_error(str(error), body, response) from error
 
 
