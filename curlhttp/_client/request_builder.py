@@ -13,7 +13,7 @@ from curlhttp._client.features import load
 from curlhttp._client.routing import Routing
 from curlhttp._client.settings import SETTINGS
 from curlhttp._http.auth import NO_AUTH, BasicAuth, to_auth
-from curlhttp._http.body import encode_body
+from curlhttp._http.body_arguments import encode_body
 from curlhttp._http.config import HTTP2
 from curlhttp._http.errors import check_flags, check_number
 from curlhttp._http.exiting import check_running, exit_error

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._http.auth import to_auth
-from curlhttp._http.body import BytesBody, encode_body, open_body, read_whole
+from curlhttp._http.body import BytesBody, open_body, read_whole
+from curlhttp._http.body_arguments import encode_body
 from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp._http.headers import (
     Headers,

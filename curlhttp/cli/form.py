@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import click
 
-from curlhttp._http.body import Body, BytesBody, MultipartBody, open_body
+from curlhttp._http.body import Body, BytesBody, open_body
+from curlhttp._http.multipart import MultipartBody
 from curlhttp.cli.errors import reading
 from curlhttp.cli.files import encode_text, open_file
 from curlhttp.cli.terminal import printable

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from curlhttp._http import response as _core
-from curlhttp._http.body import make_form
 from curlhttp._http.decoding import decode_text
 from curlhttp._http.headers import SENSITIVE
 from curlhttp._http.json_reading import read_json
+from curlhttp._http.multipart import make_form
 from curlhttp._http.redaction import redact_field, redact_text, redact_url, strip_userinfo
 from curlhttp._http.url import pairs
 from curlhttp.exceptions import (

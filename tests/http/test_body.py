@@ -31,9 +31,9 @@ from curlhttp._http.body import (
     FactoryBody,
     FileBody,
     IterBody,
-    encode_body,
     open_body,
 )
+from curlhttp._http.body_arguments import encode_body
 from curlhttp.exceptions import (
     InvalidHeader,
     InvalidJSONError,
