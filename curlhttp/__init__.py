@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from curlhttp._features.breaker.breaker import CircuitBreaker
     from curlhttp._features.cache.cache import Cache
     from curlhttp._features.endpoints.policy import Endpoints
+    from curlhttp._features.failure_reasons import failure_reason
     from curlhttp._features.guard.policy import PublicOnly
     from curlhttp._features.hedge.policy import Hedge
+    from curlhttp._features.json_functions import JSON
     from curlhttp._features.limits.adaptive import AdaptiveLimit
     from curlhttp._features.limits.policy import ConcurrencyLimit, RateLimit
     from curlhttp._features.record.record import Record
@@ -68,9 +70,7 @@ if TYPE_CHECKING:
     from curlhttp._http.auth import Auth, BasicAuth
     from curlhttp._http.config import Limits, Proxy
     from curlhttp._http.cookies.jar import Cookies
-    from curlhttp._http.failure_reasons import failure_reason
     from curlhttp._http.headers import Headers
-    from curlhttp._http.json_codec import JSON
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._http.sse import EventParser
@@ -241,10 +241,10 @@ _NAMES = {
     "curlhttp._http.config": "Limits Proxy",
     "curlhttp._libcurl.engines.loops": "install_uvloop",
     "curlhttp._http.cookies.jar": "Cookies",
-    "curlhttp._http.failure_reasons": "failure_reason",
+    "curlhttp._features.failure_reasons": "failure_reason",
     "curlhttp._http.headers": "Headers",
     "curlhttp._http.sse": "EventParser",
-    "curlhttp._http.json_codec": "JSON",
+    "curlhttp._features.json_functions": "JSON",
     "curlhttp._http.timeout": "Timeout",
     "curlhttp._http.request": "ClientRequest",
     "curlhttp._http.response": "Response",

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from curlhttp._http.failure_reasons import FailureReason
+    import curlhttp
     from curlhttp._http.inputs import ErrorOptions
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
@@ -133,7 +133,8 @@ class RequestException(OSError):
     is_lasting: bool = False
     budget_exhausted: bool = False
     timings: Timings | None = None
-    _reason: FailureReason | None = None  # if the class does not say it; see failure_reason()
+    # Of failure_reason(), if the class does not say it.
+    _reason: curlhttp.types.FailureReason | None = None
     _attempts: tuple[Attempt, ...] = ()
     _waited: tuple[str, float] | None = None  # if a wait has failed: for what, and how long
     _text: str | None = None  # what str() returns; None for the text of the arguments

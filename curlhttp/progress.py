@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from curlhttp._http.progress import Progress
+    from curlhttp._http.inputs import Progress
 
 __all__ = ["bar"]
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         FilesProgress,
     )
     from curlhttp._features.endpoints.policy import EndpointState
+    from curlhttp._features.failure_reasons import FailureReason
+    from curlhttp._features.hook_events import AttemptEvent, Transition
     from curlhttp._features.map.async_results import AsyncResults
     from curlhttp._features.map.results import Results
     from curlhttp._features.map.scheduler import Item
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from curlhttp._features.websocket.websocket import AsyncPong, AsyncWebSocket, Pong, WebSocket
     from curlhttp._http.auth import AsyncAuthFlow, AuthFlow
     from curlhttp._http.config import HTTP2, HTTP3, Cert, Proxies, VerifyInput
-    from curlhttp._http.failure_reasons import FailureReason
-    from curlhttp._http.hook_events import AttemptEvent, Transition
     from curlhttp._http.inputs import (
         AddressMap,
         AuthInput,
@@ -66,12 +66,12 @@ if TYPE_CHECKING:
         JSONInput,
         ParamsInput,
         Pins,
+        Progress,
         RetryInput,
         UnixSocket,
         UserRequest,
     )
     from curlhttp._http.origin_stats import OriginStats, TimeStats
-    from curlhttp._http.progress import Progress
     from curlhttp._http.request import StreamedRequest
     from curlhttp._http.response import DefaultEncoding
     from curlhttp._http.sse import AsyncResponseEvents, ResponseEvents, ServerSentEvent
@@ -171,8 +171,8 @@ _NAMES = {
     # What they tell.
     "curlhttp._features.stats": "ClientStats ConnectionStats LimitStats",
     "curlhttp._http.origin_stats": "OriginStats TimeStats",
-    "curlhttp._http.failure_reasons": "FailureReason",
-    "curlhttp._http.hook_events": "AttemptEvent Transition",
+    "curlhttp._features.failure_reasons": "FailureReason",
+    "curlhttp._features.hook_events": "AttemptEvent Transition",
     "curlhttp._features.breaker.circuit": "BreakerMetrics",
     "curlhttp._features.endpoints.policy": "EndpointState",
     # The keywords of clients and requests, and what stands for the client's setting.
@@ -184,11 +184,11 @@ _NAMES = {
     "curlhttp._http.inputs": (
         "AddressMap AuthInput BinaryFile ContentInput CookiesInput DataInput FallbackInput "
         "FileInput FilesInput FormInput GuardFunction GuardInput HeaderChanges HeadersInput "
-        "HooksInput HostMap IPVersion JSONInput ParamsInput Pins RetryInput UnixSocket UserRequest"
+        "HooksInput HostMap IPVersion JSONInput ParamsInput Pins Progress RetryInput UnixSocket "
+        "UserRequest"
     ),
     "curlhttp._http.auth": "AsyncAuthFlow AuthFlow",
     "curlhttp._http.config": "HTTP2 HTTP3 Cert Proxies VerifyInput",
-    "curlhttp._http.progress": "Progress",
     "curlhttp._http.response": "DefaultEncoding",
     "curlhttp._http.timeout": "TimeoutInput",
     "curlhttp._client.transport": "AnyTransport",

@@ -58,7 +58,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         (*VALUES, *RUNTIME, "curlhttp._features.shared_store", "curlhttp.redis"),
         CLIENTS | PURE - CLOCKS,
     ),
-    "otel": ((*CORE, "curlhttp.otel"), CLIENTS | PURE - {"time"}),
+    "otel": (
+        (*CORE, "curlhttp._features.attempt_numbers", "curlhttp.otel"),
+        CLIENTS | PURE - {"time"},
+    ),
     "_httpx": (
         (*CORE, "curlhttp._httpx", "curlhttp._features.guard", "curlhttp._features.stats"),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS, *CLIENTS},
@@ -311,12 +314,12 @@ def test_a_file_has_a_docstring() -> None:
 
 # Where an f-string makes a URL that is not shown: file, and the formatted expression.
 URLS_IN_THE_MAKING = {
+    ("_features/typed_urls.py", "url"),
     ("_http/config.py", "url"),
     ("_http/config.py", "self.url"),  # a Proxy's, which has no credentials
     ("_http/url.py", "self.target"),
     ("_http/url.py", "target"),
     ("cli/doctor.py", "proxy.url"),
-    ("_http/url.py", "url"),
     ("requests/_core_request.py", "url.target"),
     ("requests/sessions.py", "location"),
     ("requests/adapters.py", "url"),

@@ -26,7 +26,7 @@ from curlhttp import (
     RetryPolicy,
     Timeout,
 )
-from curlhttp._http.hook_events import Transition
+from curlhttp._features.hook_events import Transition
 
 __all__ = ["SCENARIOS", "Scenario", "Variant"]
 

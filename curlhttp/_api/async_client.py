@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from curlhttp._features.map.scheduler import Item
     from curlhttp._features.sse.event_stream import AsyncEventStream
     from curlhttp._features.websocket.websocket import OpeningWebSocket
-    from curlhttp._http.progress import Progress
+    from curlhttp._http.inputs import Progress
     from curlhttp.exceptions import RequestException
 
 _BATCH = 1024 * 1024  # bytes of a download to collect before a thread writes them to disk

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from curlhttp._features.map.scheduler import Item
     from curlhttp._features.sse.event_stream import EventStream
     from curlhttp._features.websocket.websocket import WebSocket
-    from curlhttp._http.progress import Progress
+    from curlhttp._http.inputs import Progress
     from curlhttp._runtime.engine import Runtime, Send
     from curlhttp.exceptions import RequestException
 

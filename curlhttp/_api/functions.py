@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 
     from curlhttp._client.options import BareOptions, RequestOptions
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp._http.inputs import ContentInput, DataInput, FilesInput, JSONInput, ParamsInput
-    from curlhttp._http.progress import Progress
+    from curlhttp._http.inputs import (
+        ContentInput,
+        DataInput,
+        FilesInput,
+        JSONInput,
+        ParamsInput,
+        Progress,
+    )
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._http.url import URL

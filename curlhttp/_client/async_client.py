@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from curlhttp._client.chain import Spawn, SpawnedTask
     from curlhttp._client.options import RequestOptions
     from curlhttp._client.transport import WrapsTransport
-    from curlhttp._http.body import Body
     from curlhttp._http.inputs import UserRequest
-    from curlhttp._http.progress import ProgressMeter
     from curlhttp._libcurl.engines.event_loop import EventLoopEngine
     from curlhttp._runtime.engine import Send
     from curlhttp._runtime.loops import Loop
@@ -151,11 +149,6 @@ class LoopClient(BaseClient):
         tasks = self._loop_functions.background_tasks(self._running_loop(), copy_context())
         tasks.spawn(run)
         return tasks
-
-    def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
-        from curlhttp._http.progress import AsyncProgressBody
-
-        return AsyncProgressBody(body, meter, self._loop_functions.in_thread_or_leave)
 
     def _choose_engine(self) -> Engine:
         """Return the engine of the running event loop."""

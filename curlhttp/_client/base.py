@@ -38,7 +38,7 @@ from curlhttp._http.request import (
     Fields,
     pack_fields,
 )
-from curlhttp._http.response import DEFAULT_ENCODING, validate_encoding
+from curlhttp._http.response import DEFAULT_ENCODING, FIND_CHARSET, validate_encoding
 from curlhttp._http.suggestions import no_change, with_suggestions, without_attributes
 from curlhttp._http.timeout import Timeout
 from curlhttp._http.unset import UNSET
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         RetryInput,
         UserRequest,
     )
-    from curlhttp._http.json_codec import JSON
+    from curlhttp._http.response import DefaultEncoding
 
     Self = TypeVar("Self", bound="BaseClient")  # not at run time, where typing compiles the name
 
@@ -176,8 +176,7 @@ class BaseClient(Unpicklable, RequestBuilder):
         if settings["json"] is not None:
             self._use_json(settings["json"])
         if settings["default_encoding"] is not None:
-            encoding = validate_encoding(settings["default_encoding"])
-            self._add_extension(DEFAULT_ENCODING, encoding)
+            self._use_encoding(settings["default_encoding"])
         self._retry = settings["retry"] = _make_retry_policy(settings["retry"])
         self._fields = pack_fields(
             self._headers,
@@ -244,25 +243,29 @@ class BaseClient(Unpicklable, RequestBuilder):
         """Return what starts a task of the running loop, and what returns the loop."""
         return None, None
 
-    def _use_json(self, codec: JSON) -> None:
+    def _use_json(self, codec: curlhttp.JSON) -> None:
         """Write and read JSON with the user's functions.
 
         Raises:
             TypeError: this is not a JSON.
         """
-        from curlhttp._http.json_codec import JSON
-
-        if not isinstance(cast(object, codec), JSON):
-            kind = type(codec).__name__
-            raise TypeError(
-                f"json must be a curlhttp.JSON(loads=, dumps=), not {kind}; the json= of a request "
-                "is its body"
-            )
+        load("json_functions").check_json(codec)
         if codec.dumps is not None:
             self._encode_json = codec._encode
             self._add_extension(ENCODE_JSON, codec._encode)
         if codec.loads is not None:
             self._add_extension(DECODE_JSON, codec.loads)
+
+    def _use_encoding(self, encoding: DefaultEncoding) -> None:
+        """Read text without a charset in another one than UTF-8, or as browsers do ("html").
+
+        Raises:
+            ValueError, TypeError: see `validate_encoding`.
+        """
+        if encoding == "html":
+            self._add_extension(FIND_CHARSET, load("html_charset").HTMLCharset)
+        else:
+            self._add_extension(DEFAULT_ENCODING, validate_encoding(encoding))
 
     def _add_extension(self, name: str, value: object) -> None:
         """Add an extension to all requests, for their responses."""

@@ -17,7 +17,6 @@ from curlhttp._http.auth import NO_AUTH, Auth, BasicAuth
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.request import FLOW_REQUEST, ClientRequest
 from curlhttp._http.response import REDIRECT_STATUSES, Response
-from curlhttp._http.timings import number_attempts
 from curlhttp._runtime.engine import Layer, Send
 from curlhttp._runtime.network import network
 
@@ -111,6 +110,8 @@ def make_layer(context: LayerContext) -> Layer:
             if request.timeout.total is not None and request.deadline is None:
                 request = with_deadline(request, now)  # one for all layers below
             if network.counts_sends:
+                from curlhttp._features.attempt_numbers import number_attempts
+
                 number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()

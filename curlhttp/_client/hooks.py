@@ -19,7 +19,7 @@ from curlhttp._runtime.engine import Layer, Send, Totals
 from curlhttp._runtime.log import ERROR, log
 
 if TYPE_CHECKING:
-    from curlhttp._http.hook_events import AttemptEvent, Transition
+    import curlhttp
     from curlhttp._http.inputs import Hook, HooksInput
 
 ATTEMPT_EVENTS = ("before_attempt", "after_attempt", "before_sleep", "on_give_up")
@@ -148,7 +148,9 @@ class Hooks:
         """Return whether there is a hook for an event."""
         return bool(self._functions[event])
 
-    async def notify(self, event: str, what: AttemptEvent | Transition) -> None:
+    async def notify(
+        self, event: str, what: curlhttp.types.AttemptEvent | curlhttp.types.Transition
+    ) -> None:
         """Call the hooks for an event, and ignore what they return.
 
         Args:

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
         JSONInput,
         ParamsInput,
         Pins,
+        Progress,
         RetryInput,
         UnixSocket,
     )
-    from curlhttp._http.json_codec import JSON
-    from curlhttp._http.progress import Progress
     from curlhttp._http.response import DefaultEncoding
     from curlhttp._http.timeout import TimeoutInput
     from curlhttp._http.unset import UseClientDefault
@@ -135,7 +134,7 @@ class ClientOptions(RouteOptions, total=False):
     robots: str | curlhttp.Robots | None
     fallback: FallbackInput | None
     coalesce: bool
-    json: JSON | None
+    json: curlhttp.JSON | None
     default_encoding: DefaultEncoding | None
     raise_for_status: bool
     cache: curlhttp.Cache | None

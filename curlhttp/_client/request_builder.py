@@ -13,7 +13,7 @@ from curlhttp._client.features import load
 from curlhttp._client.routing import Routing
 from curlhttp._client.settings import SETTINGS
 from curlhttp._http.auth import NO_AUTH, BasicAuth, to_auth
-from curlhttp._http.body import encode_body
+from curlhttp._http.body_arguments import encode_body
 from curlhttp._http.config import HTTP2
 from curlhttp._http.errors import check_flags, check_number
 from curlhttp._http.exiting import check_running, exit_error
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     import curlhttp
     from curlhttp._client.options import BareOptions, BodyOptions, RequestOptions, RouteOptions
-    from curlhttp._http.body import Body
     from curlhttp._http.config import NetworkRoute
     from curlhttp._http.cookies.jar import Cookies
     from curlhttp._http.inputs import (
@@ -50,10 +49,11 @@ if TYPE_CHECKING:
         HeaderChanges,
         JSONInput,
         ParamsInput,
+        Progress,
         RetryInput,
     )
-    from curlhttp._http.progress import Progress, ProgressMeter
     from curlhttp._runtime.engine import Runtime
+    from curlhttp._runtime.run import Offload
 
 _STREAMED = {"stream": True}
 _VERBS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -117,6 +117,8 @@ def refuse_options(options: Iterable[str]) -> NoReturn:
 class RequestBuilder:
     """Build requests with a client's settings, which `BaseClient` validates and sets."""
 
+    _awaits_hooks: bool  # in AsyncClient
+    _run_blocking: Offload
     _runtime: Runtime
     _parse: Callable[[str | bytes | URL], URL]  # returned by make_url_parser()
     _fields: Fields  # of a request without settings of its own
@@ -229,7 +231,12 @@ class RequestBuilder:
         if content_type is not None and body is not None and body.content_type != content_type:
             request.headers["Content-Type"] = str(body.content_type)  # with a boundary
         if progress is not None:
-            request.body = body = self._add_progress(body, progress)
+            body = request.body = load("progress").report_sending(
+                body,
+                progress,
+                self._runtime.now,
+                self._run_blocking if self._awaits_hooks else None,
+            )
         if body is not None or request._headers is not None:
             _set_framing(request)
         if not (auth is USE_CLIENT_DEFAULT or (auth is None and absolute.username is not None)):
@@ -299,19 +306,6 @@ class RequestBuilder:
     def _set_route(self, request: ClientRequest, route: Callable[[URL], NetworkRoute]) -> None:
         request.choose_route = route
         request.route = route(request.url)  # raises now if a setting is invalid
-
-    def _add_progress(self, body: Body | None, progress: Progress) -> Body:
-        from curlhttp._http.progress import ProgressMeter
-
-        meter = ProgressMeter(progress, self._runtime.now)
-        if body is None:
-            raise ValueError("progress reports the request body, but the request has none")
-        return self._make_progress_body(body, meter)
-
-    def _make_progress_body(self, body: Body, meter: ProgressMeter) -> Body:
-        from curlhttp._http.progress import ProgressBody
-
-        return ProgressBody(body, meter)
 
     def _allow_own_settings(self) -> None:
         """Prepare the flow for requests with a setting whose layer the client does not need."""

@@ -25,7 +25,7 @@ from curlhttp._http.errors import closed_while_reading
 from curlhttp._http.exiting import check_running
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import PARTIAL_CONTENT, Head, Response, coded_part_error
-from curlhttp._http.suggestions import SuggestingAttributes
+from curlhttp._http.suggestions import without_attributes
 from curlhttp._http.timings import NO_TIME, Timings
 from curlhttp._runtime.engine import MAX_DRAINED, Incoming
 from curlhttp.exceptions import (
@@ -44,10 +44,14 @@ CONSUMED = "The content for this response was already consumed; a stream can onl
 _PIECE = 64 * 1024  # bytes decoded at once
 
 
-class BaseStreamedResponse(SuggestingAttributes, Response):
+@without_attributes(
+    "streamed_response",
+    "aiter_sse events iter_content iter_sse num_bytes_downloaded raw release sse stream "
+    "wait_for_close",
+)
+class BaseStreamedResponse(Response):
     """Base class of streamed responses of both clients."""
 
-    _suggestions = "streamed_response"
     _read_call = "response.read()"
     _allows_async = False
     _reader: FileReader | None = None  # of who reads it like a file

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import check_response
-from curlhttp._features.middleware import validate_functions
-from curlhttp._http.replacement import complete_below_auth
+from curlhttp._features.middleware import complete_below_auth, validate_functions
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Layer, Middleware, Send

@@ -14,12 +14,13 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from curlhttp._client.chain import Host, LayerContext, Settings, Spawn, SpawnedTask
-from curlhttp._http.errors import Unpicklable, copy_error
+from curlhttp._features.error_copies import copy_error
+from curlhttp._features.waits import Waits
+from curlhttp._http.errors import Unpicklable
 from curlhttp._http.fork import register
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Layer, Runtime, Send, Totals, Waiter
-from curlhttp._runtime.waits import Waits
 from curlhttp.exceptions import DeadlineExceeded
 
 E = TypeVar("E", bound=BaseException)

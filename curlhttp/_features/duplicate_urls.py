@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from curlhttp._http.url import complete_url, parse_url
+from curlhttp._features.typed_urls import complete_url
+from curlhttp._http.url import parse_url
 from curlhttp.exceptions import RequestException
 
 

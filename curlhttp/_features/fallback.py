@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import Hooks, check_response
 from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._features.hook_events import AttemptEvent
 from curlhttp._features.retry.policy import STATUSES
-from curlhttp._http.hook_events import AttemptEvent
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response

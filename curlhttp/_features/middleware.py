@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import check_response
-from curlhttp._http.replacement import complete_below_auth
+from curlhttp._http.auth import NO_AUTH
+from curlhttp._http.replacement import SIGN_AGAIN, check_request
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Layer, Middleware, Send
@@ -53,6 +54,36 @@ def make_layer(context: LayerContext) -> Layer:
         return send
 
     return wrap
+
+
+def complete_below_auth(request: object, original: ClientRequest) -> ClientRequest:
+    """Return the request that a middleware sends, below authentication and cookies.
+
+    Args:
+        request: what it sends.
+        original: what it got.
+
+    Raises:
+        TypeError: see check_request; or the request has an auth that has to send requests.
+    """
+    made = check_request(request, original, "a middleware")
+    if made is not request:  # a new one
+        auth, jar = made.auth, made.jar
+        if auth is not None and auth is not NO_AUTH:
+            value = auth.known_header()
+            if value is None:
+                raise TypeError(
+                    f"a middleware sent a new request with {type(auth).__name__}, which has to "
+                    "send requests: pass auth= to the client, or set Authorization"
+                )
+            made.headers["Authorization"] = value
+        cookie = None if jar is None else jar.header(made.url, made.cookies)
+        if cookie is not None and made.get_header("cookie") is None:
+            made.headers["Cookie"] = cookie
+    sign = None if made.extensions is None else made.extensions.get(SIGN_AGAIN)
+    if sign is not None:
+        sign(made)
+    return made
 
 
 def _wrap(middleware: Middleware, send: Send) -> Send:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from math import isfinite
 
+from curlhttp._features.failure_reasons import failure_reason
 from curlhttp._features.retry.policy import parse_retry_after
-from curlhttp._http.failure_reasons import failure_reason
 from curlhttp._http.named_tuple import NamedTuple
 from curlhttp._http.response import Response
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException

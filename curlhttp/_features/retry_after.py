@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._features.retry.policy import MAY_ASK_TO_WAIT, parse_retry_after
+from curlhttp._features.waits import Waits, leave_place
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._runtime.engine import Layer, Send
 from curlhttp._runtime.race import AttemptRefused, refuse_to_wait
-from curlhttp._runtime.waits import Waits, leave_place
 from curlhttp.exceptions import DeadlineExceeded
 
 LONGEST_HOLD = 60.0  # seconds

@@ -25,7 +25,6 @@ AsyncAuthFlow: TypeAlias = AsyncGenerator["ClientRequest | UserRequest", "Respon
 """The return type of async_auth_flow."""
 
 _Prepared = TypeVar("_Prepared", bound=Any)  # the drop-in's request, which this cannot import
-_IN_ASYNC_CLIENT, _IN_CLIENT = "async_auth_flow", "sync_auth_flow"
 
 
 class Auth:
@@ -97,31 +96,6 @@ class Auth:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"
-
-
-def get_flow_method(kind: type, *, is_async: bool) -> str:
-    """Return the name of the method that returns the flow. The class may be one of httpx.
-
-    Args:
-        kind: the class; the methods of a subclass take precedence.
-        is_async: the client is AsyncClient.
-
-    Raises:
-        TypeError: the class has no flow for this client.
-    """
-    special = _IN_ASYNC_CLIENT if is_async else _IN_CLIENT
-    for each in kind.__mro__:
-        if each is not Auth:
-            for name in (special, "auth_flow"):
-                if name in vars(each):
-                    return name
-    other = _IN_CLIENT if is_async else _IN_ASYNC_CLIENT
-    needed = (
-        f"needs {'Client' if is_async else 'AsyncClient'}: it has "
-        if hasattr(kind, other)
-        else "has "
-    )
-    raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
 @with_suggestions("BasicAuth")
@@ -203,7 +177,7 @@ def to_auth(value: AuthInput | None) -> Auth | None:
         raise TypeError(f"auth must be an object, not a class: write auth={value.__name__}(...)")
     if isinstance(value, tuple) and len(value) == 2:
         return BasicAuth(*value)
-    if any(hasattr(value, name) for name in ("auth_flow", _IN_CLIENT, _IN_ASYNC_CLIENT)):
+    if any(hasattr(value, name) for name in ("auth_flow", "sync_auth_flow", "async_auth_flow")):
         return cast(Auth, value)  # it has the methods of httpx.Auth
     if callable(value):
         return _CallableAuth(value)

@@ -87,7 +87,7 @@ _REQUEST_LINE = re.compile(r"^([A-Z]+ )((?:/|https?://)\S*)", re.MULTILINE)
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
 _ASCII = frozenset({"ascii", "latin_1", "utf_8", "utf_8_sig"})
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE).search
+search_charset = re.compile(r"charset\s*=\s*[\"']?([\w.:+-]+)", re.IGNORECASE).search
 _IS_TEXT = re.compile(r"text/|.*(?:json|xml|form-url|javascript|graphql|yaml)").match
 _CONTROLS = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c\x1d\x1f]").search
 
@@ -183,7 +183,7 @@ class Redactor:
         kind = media_type.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
             return self._mask_multipart(body, media_type, depth)
-        found = _CHARSET(media_type)
+        found = search_charset(media_type)
         named = None if found is None else chosen_charset(found[1])
         is_read = False
         for charset, is_guess in _guess_charsets(body, named):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import zlib
 
     from curlhttp._http.headers import Headers
-    from curlhttp._http.html_charset import HTMLCharset
 
 # --- Join small parts of bytes or text, with little more memory than their content ---
 #
@@ -480,20 +479,9 @@ def decode_readable(
         return data
     try:
         known = parse_codings([",".join(coded)])
-        if may_be_cut and known:
-            return _decode_beginning(data, known)
-        return undo_codings(data, known) if known else None
+        return _decode_in_steps(data, known, may_be_cut=may_be_cut) if known else None
     except ContentDecodingError:
         return None
-
-
-def _decode_beginning(data: bytes, codings: Sequence[str]) -> bytes:
-    decoder = ContentDecoder(codings)
-    decoder.feed(data)
-    body = BytesIO()
-    while piece := decoder.take():
-        body.write(piece)
-    return body.getvalue()
 
 
 def _small_gzip(data: bytes) -> bytes | None:
@@ -510,14 +498,17 @@ def _small_gzip(data: bytes) -> bytes | None:
     return body if member.eof and not member.unused_data else None
 
 
-def _decode_in_steps(data: bytes, codings: Sequence[str], max_size: int | None) -> bytes:
+def _decode_in_steps(
+    data: bytes, codings: Sequence[str], max_size: int | None = None, *, may_be_cut: bool = False
+) -> bytes:
     decoder = ContentDecoder(codings)
     decoder.feed(data)
     body = BytesIO()  # getvalue() does not copy: a join would hold the body twice
     while piece := decoder.take():
         if body.write(piece) and max_size is not None and body.tell() > max_size:
             raise _make_size_error(max_size)
-    decoder.finish()
+    if not may_be_cut:
+        decoder.finish()
     return body.getvalue()
 
 
@@ -630,6 +621,16 @@ def _with_byte_order(charset: str, begin: bytes) -> str:
     return charset if marks is None or begin.startswith(marks) else f"{charset}_le"
 
 
+class CharsetFinder(Protocol):
+    """Find the charset of a body from how it begins."""
+
+    def find(self, begin: bytes) -> str:
+        """Return Python's name for the charset."""
+
+    def is_certain(self, begin: bytes) -> bool:
+        """Return whether more bytes of the body would not change what find() returns."""
+
+
 class TextDecoder(codecs.IncrementalDecoder):
     """Decode a body to text piece by piece, with the same result as decode_text().
 
@@ -638,7 +639,7 @@ class TextDecoder(codecs.IncrementalDecoder):
         errors: how to handle invalid bytes.
     """
 
-    def __init__(self, charset: str | HTMLCharset, errors: str = "replace") -> None:
+    def __init__(self, charset: str | CharsetFinder, errors: str = "replace") -> None:
         super().__init__(errors)
         self._finder = None if isinstance(charset, str) else charset
         self._charset = charset if isinstance(charset, str) else ""
@@ -725,7 +726,7 @@ class ByteChunks:
 class TextChunks:
     """Decode pieces to text, also characters that are split; invalid bytes are replaced."""
 
-    def __init__(self, charset: str | HTMLCharset) -> None:
+    def __init__(self, charset: str | CharsetFinder) -> None:
         self._decode = TextDecoder(charset).decode
 
     def add(self, piece: bytes) -> Generator[str, None, None]:
@@ -746,7 +747,7 @@ class TextChunks:
 class LineChunks:
     """Split text into lines; the start of a line is kept in parts, so that long lines are cheap."""
 
-    def __init__(self, charset: str | HTMLCharset = "utf_8") -> None:
+    def __init__(self, charset: str | CharsetFinder = "utf_8") -> None:
         self._text = TextChunks(charset)
         self._held: Parts[str] = Parts()
         self._ended_in_cr = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp._http.redaction import redact_field
-from curlhttp._http.suggestions import SuggestingAttributes
+from curlhttp._http.suggestions import without_attributes
 from curlhttp._version import __version__
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
@@ -123,7 +123,10 @@ def _explain_invalid(value: str) -> str:
     return "control character"
 
 
-class Headers(SuggestingAttributes, MutableMapping[str, str]):
+@without_attributes(
+    "headers", "get_all getall getheaders getlist getone has_key iteritems popall raw"
+)
+class Headers(MutableMapping[str, str]):
     """Map names to values, ignoring case; order, spelling and repeated fields are kept.
 
     Reading a repeated field returns its values joined by ", "; `get_list` and `multi_items`
@@ -140,8 +143,6 @@ class Headers(SuggestingAttributes, MutableMapping[str, str]):
     Raises:
         InvalidHeader: see `check_header`.
     """
-
-    _suggestions = "headers"
 
     __slots__ = ("_checked", "_fields", "_lines", "_typed", "_unread", "_views", "sensitive")
 

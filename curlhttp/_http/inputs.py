@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, T
 if TYPE_CHECKING:
     import curlhttp
     from curlhttp._http.auth import Auth
-    from curlhttp._http.hook_events import AttemptEvent, Transition
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._http.timings import Timings
@@ -149,8 +148,8 @@ _RequestHook: TypeAlias = (
     "Callable[[ClientRequest], ClientRequest | Awaitable[ClientRequest | None] | None]"
 )
 _ResponseHook: TypeAlias = "Callable[[Response], Response | Awaitable[Response | None] | None]"
-_AttemptHook: TypeAlias = "Callable[[AttemptEvent], object]"
-_TransitionHook: TypeAlias = "Callable[[Transition], object]"
+_AttemptHook: TypeAlias = "Callable[[curlhttp.types.AttemptEvent], object]"
+_TransitionHook: TypeAlias = "Callable[[curlhttp.types.Transition], object]"
 
 
 class HooksInput(TypedDict, total=False):
@@ -176,6 +175,9 @@ GuardFunction: TypeAlias = Callable[[str, str, int], bool]
 
 GuardInput: TypeAlias = "curlhttp.PublicOnly | GuardFunction | None"
 """What decides which addresses a client may connect to."""
+
+Progress: TypeAlias = Callable[[int, int | None], object]
+"""Called with the bytes done and the total, which is None while it is unknown."""
 
 FallbackInput: TypeAlias = Callable[
     ["ClientRequest", "Response | RequestException"], "Response | Awaitable[Response | None] | None"

@@ -36,11 +36,8 @@ def read_json(
     except RecursionError as error:
         raise _make_json_error("the body is nested too deeply", body, response) from error
     except ValueError as error:
-        if loads is not json.loads:
-            raise _make_json_error(str(error), body, response) from error
-        if type(error) is not ValueError:  # from a function among the options
-            raise
-        # A number with thousands of digits.
+        if loads is json.loads and type(error) is not ValueError:
+            raise  # from a function among the options; json raises one for thousands of digits
         raise _make_json_error(str(error), body, response) from error
 
 
@@ -56,7 +53,7 @@ def convert_json(value: object, to: object, where: str = "") -> object:
         JSONTypeError: the value does not fit the type.
         TypeError: curlhttp cannot create values of this type.
     """
-    from curlhttp._http.json_codec import Misfit, convert
+    from curlhttp._http.json_types import Misfit, convert
 
     try:
         return convert(value, to)

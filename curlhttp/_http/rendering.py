@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from curlhttp._http.body_redaction import FORM, Redactor
+from curlhttp._http.body_redaction import FORM, Redactor, search_charset
 from curlhttp._http.config import names_folders
 from curlhttp._http.credentials import encode_credential
 from curlhttp._http.headers import ANNOUNCES_NO_BODY, WITHOUT_HOST, Headers
@@ -82,7 +81,6 @@ def repr_of_request(request: ClientRequest) -> str:
 _MASK = "***"
 _LONGEST_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB; printf is a builtin without a limit
 _FRAMED_BY_CURL = ("content-length", "transfer-encoding")
-_CHARSET = re.compile(r"charset=[\"']?([\w-]+)", re.IGNORECASE).search
 # curl adds these, unless an option such as --header 'Accept:' removes them.
 _ADDED = ("User-Agent", "Accept")
 _ADDED_WITH_BODY = ("Content-Type", "Expect")
@@ -346,7 +344,7 @@ def _get_content(body: Body) -> bytes | None:
 
 def _is_coded(content_type: str, coding: str) -> bool:
     """Return whether a body's coding hides credentials from a search for their names."""
-    charset = _CHARSET(content_type)
+    charset = search_charset(content_type)
     is_wide = charset is not None and charset[1].lower().startswith(("utf-16", "utf-32", "utf-7"))
     return is_wide or coding.strip().lower() not in ("", "identity")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from curlhttp._http.auth import NO_AUTH, BasicAuth, to_auth
+from curlhttp._http.auth import BasicAuth, to_auth
 from curlhttp._http.body import Body
 from curlhttp._http.headers import Headers
 from curlhttp._http.request import NEXT_ATTEMPT, ClientRequest
@@ -88,36 +88,6 @@ def complete(own: ClientRequest, original: ClientRequest) -> ClientRequest:
         for name in (SIGN_AGAIN, NEXT_ATTEMPT):  # they would sign it
             request.extensions.pop(name, None)
     return request
-
-
-def complete_below_auth(request: object, original: ClientRequest) -> ClientRequest:
-    """Return the request that a middleware sends, below authentication and cookies.
-
-    Args:
-        request: what it sends.
-        original: what it got.
-
-    Raises:
-        TypeError: see check_request; or the request has an auth that has to send requests.
-    """
-    made = check_request(request, original, "a middleware")
-    if made is not request:  # a new one
-        auth, jar = made.auth, made.jar
-        if auth is not None and auth is not NO_AUTH:
-            value = auth.known_header()
-            if value is None:
-                raise TypeError(
-                    f"a middleware sent a new request with {type(auth).__name__}, which has to "
-                    "send requests: pass auth= to the client, or set Authorization"
-                )
-            made.headers["Authorization"] = value
-        cookie = None if jar is None else jar.header(made.url, made.cookies)
-        if cookie is not None and made.get_header("cookie") is None:
-            made.headers["Cookie"] = cookie
-    sign = None if made.extensions is None else made.extensions.get(SIGN_AGAIN)
-    if sign is not None:
-        sign(made)
-    return made
 
 
 def get_client_headers(original: ClientRequest, url: URL) -> Headers:

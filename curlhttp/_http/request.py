@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from curlhttp._http.auth import to_auth
-from curlhttp._http.body import BytesBody, encode_body, open_body, read_whole
+from curlhttp._http.body import BytesBody, open_body, read_whole
+from curlhttp._http.body_arguments import encode_body
 from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp._http.headers import (
     Headers,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
             """Pass a request to the engine, as soon as there is a place."""
 
         def leave(self, origin: str | None) -> None:
-            """Leave the place, because the request waits; see `leave_place` in _runtime/waits."""
+            """Leave the place, because the request waits; see `leave_place` in _features/waits."""
 
         def come_back(self) -> None:
             """End the wait."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from curlhttp._http.decoding import (
+    CharsetFinder,
     chosen_charset,
     decode_content,
     decode_text,
@@ -30,7 +31,6 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._http.cookies.jar import Cookies
-    from curlhttp._http.html_charset import HTMLCharset
     from curlhttp._http.inputs import HeadersInput
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.sse import (
@@ -45,13 +45,15 @@ if TYPE_CHECKING:
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _WITHOUT_BODY = (204, 304)
 PARTIAL_CONTENT = 206
-DEFAULT_ENCODING = "curlhttp.encoding"  # the extension of requests with the client's setting
+# The extensions of requests with the client's setting: a charset or a function, and for "html" what
+# makes the CharsetFinder of a response.
+DEFAULT_ENCODING = "curlhttp.encoding"
+FIND_CHARSET = "curlhttp.find_charset"
 DefaultEncoding: TypeAlias = "str | Callable[[bytes], str | None]"
 """The charset of text whose Content-Type names none, or a function of the body that returns it.
 
 "html" stands for what browsers do: a byte order mark, Content-Type, an XML declaration, <meta>.
 """
-HTML = "html"
 MAX_EVENT_SIZE = 1024 * 1024  # bytes of an event, unless the caller sets another limit
 _SHOWN = 60  # characters of a body in an error
 
@@ -436,30 +438,30 @@ class Response:
         """Return Python's name for the charset of text, UTF-8 if it is unknown."""
         if self._encoding is not None:
             return chosen_charset(self._encoding) or "utf_8"
-        default = self._get_default_encoding()
-        if default == HTML:
-            return self._make_html_charset().find(self._content or b"")
-        return known_charset(self.encoding or "") or self._default_charset(default)
+        finder = self._make_charset_finder()
+        if finder is not None:
+            return finder.find(self._content or b"")
+        return known_charset(self.encoding or "") or self._default_charset()
 
-    def _stream_charset(self) -> str | HTMLCharset:
+    def _stream_charset(self) -> str | CharsetFinder:
         """Return the charset of text that is read in pieces, or what finds it in the first ones."""
-        is_html = self._encoding is None and self._get_default_encoding() == HTML
-        return self._make_html_charset() if is_html else self._charset()
+        finder = self._make_charset_finder() if self._encoding is None else None
+        return finder or self._charset()
 
-    def _make_html_charset(self) -> HTMLCharset:
-        from curlhttp._http.html_charset import HTMLCharset
+    def _make_charset_finder(self) -> CharsetFinder | None:
+        make = self._get_extension(FIND_CHARSET)
+        return None if make is None else make(self.headers.get("content-type"), self.encoding)
 
-        return HTMLCharset(self.headers.get("content-type"), self.encoding)
-
-    def _get_default_encoding(self) -> DefaultEncoding | None:
-        extensions = getattr(self.request, "extensions", None)
-        return None if not extensions else extensions.get(DEFAULT_ENCODING)
-
-    def _default_charset(self, default: DefaultEncoding | None) -> str:
+    def _default_charset(self) -> str:
+        default: DefaultEncoding | None = self._get_extension(DEFAULT_ENCODING)
         if default is not None and not isinstance(default, str):
             content = self._content  # None for a stream, of which a function sees nothing
             default = None if content is None else default(content)
         return (default and chosen_charset(default)) or "utf_8"
+
+    def _get_extension(self, name: str) -> Any:  # Any: each has its own type
+        extensions = getattr(self.request, "extensions", None)
+        return None if not extensions else extensions.get(name)
 
     @overload
     def json(self, *, type: type[T], **options: Any) -> T: ...  # Any: see below
@@ -486,8 +488,7 @@ class Response:
             raise coded_part_error(self)
         # json.loads detects UTF-8, 16 and 32 in bytes.
         body = self.content if self._encoding is None else self.text
-        extensions = getattr(self.request, "extensions", None)
-        loads = (None if not extensions else extensions.get("curlhttp.json")) or json.loads
+        loads = self._get_extension("curlhttp.json") or json.loads
         try:
             value = read_json(body, options, self, loads)
         except JSONDecodeError:
@@ -699,7 +700,7 @@ def validate_encoding(encoding: DefaultEncoding) -> DefaultEncoding:
         TypeError: it is neither a name nor a function.
     """
     if isinstance(encoding, str):
-        if encoding != HTML and chosen_charset(encoding) is None:
+        if chosen_charset(encoding) is None:
             raise ValueError(
                 f"default_encoding must be a charset that Python knows, not {encoding!r}"
             )

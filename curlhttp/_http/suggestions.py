@@ -8,29 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
-from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from configparser import ConfigParser
 
 _Class = TypeVar("_Class", bound=type)
 _NamePositional: TypeAlias = "Callable[[tuple[object, ...], dict[str, object]], dict[str, object]]"
-
-
-class SuggestingAttributes:
-    """Suggest the right name in the AttributeError for an attribute of another library."""
-
-    __slots__ = ()
-
-    _suggestions: ClassVar[str]  # a section of suggestions.ini
-
-    if not TYPE_CHECKING:  # a type checker would accept any name
-
-        def __getattr__(self, name):
-            subject = f"{type(self).__name__!r} object"
-            if name.startswith("_"):  # Python looks up optional methods
-                raise AttributeError(f"{subject} has no attribute {name!r}", name=name, obj=self)
-            raise no_attribute(self._suggestions, subject, self, name)
 
 
 class _NotHere:
@@ -51,8 +35,7 @@ class _NotHere:
 def without_attributes(section: str, names: str) -> Callable[[_Class], _Class]:
     """Return a class decorator: the AttributeErrors for some names suggest the right ones.
 
-    It is for classes whose attributes are read for each request: where a class has `__getattr__`,
-    Python reads all attributes more slowly.
+    Not by `__getattr__`, because Python reads all attributes of a class that has it more slowly.
 
     Args:
         section: of suggestions.ini.
@@ -60,22 +43,18 @@ def without_attributes(section: str, names: str) -> Callable[[_Class], _Class]:
     """
 
     def decorate(cls: _Class) -> _Class:
-        hidden = frozenset(names.split())
-
-        def show(self: object) -> list[str]:
-            own = getattr(self, "__dict__", ())
-            return [
-                name
-                for name in object.__dir__(self)
-                if name not in hidden or name in own or _has_member(type(self), name)
-            ]
-
-        for name in hidden:
+        for name in names.split():
             type.__setattr__(cls, name, _NotHere(section, name))
-        type.__setattr__(cls, "__dir__", show)
+        type.__setattr__(cls, "__dir__", _list_members)
         return cls
 
     return decorate
+
+
+def _list_members(self: object) -> list[str]:
+    """Return what dir() shows: not the names of `without_attributes`."""
+    own = getattr(self, "__dict__", ())
+    return [name for name in object.__dir__(self) if name in own or _has_member(type(self), name)]
 
 
 def _has_member(cls: type, name: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from curlhttp._http.named_tuple import NamedTuple
@@ -139,7 +137,7 @@ def add_waits(times: Timings, request: ClientRequest) -> Timings:
     return times._replace(limit=limit, rate=rate, backoff=backoff)
 
 
-# --- Attempts of a request: their results, and how they are numbered ---
+# --- Attempts of a request and their results ---
 
 
 class Attempt(NamedTuple):
@@ -158,36 +156,3 @@ class Attempt(NamedTuple):
     error: RequestException | None
     elapsed: float
     delay: float | None
-
-
-# --- numbers across retries, redirects, challenges and hedges ---
-
-_KEY = "curlhttp.sends"
-
-
-def number_attempts(request: ClientRequest) -> None:
-    """Start to number the attempts of a request and of every request derived from it."""
-    share_attempt_numbers(request, count())
-
-
-def share_attempt_numbers(request: ClientRequest, numbers: Iterator[int]) -> None:
-    """Continue the numbers of another request's attempts."""
-    request._extend(_KEY, numbers)
-
-
-def get_attempt_numbers(request: ClientRequest) -> Iterator[int] | None:
-    """Return the counter of a request's attempts, None if they are not numbered."""
-    return (request.extensions or {}).get(_KEY)
-
-
-def ensure_numbered(request: ClientRequest) -> None:
-    """Start to number attempts unless they are numbered: a request may skip the layers."""
-    if get_attempt_numbers(request) is None:
-        number_attempts(request)
-
-
-def next_attempt_number(request: ClientRequest) -> int:
-    """Return the number of the next attempt of a numbered request, starting at 0."""
-    numbers = get_attempt_numbers(request)
-    assert numbers is not None
-    return next(numbers)

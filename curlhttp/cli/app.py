@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
-from curlhttp._http.url import looks_like_url
+from curlhttp._features.typed_urls import looks_like_url
 from curlhttp._libcurl import libcurl_version
 from curlhttp._version import __version__
 from curlhttp.cli.errors import INTERRUPTED, improve_suggestions, to_failure

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from curlhttp._http.url import complete_url
+from curlhttp._features.typed_urls import complete_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.files import replace_file
 from curlhttp.cli.options import (

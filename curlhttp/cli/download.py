@@ -22,8 +22,8 @@ from curlhttp._features.download.file_names import (
 )
 from curlhttp._features.download.partial_file import PartialFile, count_kept
 from curlhttp._features.download.resume import ResumeRecord
+from curlhttp._features.typed_urls import add_scheme
 from curlhttp._http.redaction import redact_field, redact_text, redact_url
-from curlhttp._http.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.files import writing
 from curlhttp.cli.options import ARGUMENTS

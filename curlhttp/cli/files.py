@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from curlhttp._runtime.rename import rename_over
+from curlhttp._features.rename import rename_over
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, reading
 from curlhttp.exceptions import RequestException
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import click
 
-from curlhttp._http.body import Body, BytesBody, MultipartBody, open_body
+from curlhttp._http.body import Body, BytesBody, open_body
+from curlhttp._http.multipart import MultipartBody
 from curlhttp.cli.errors import reading
 from curlhttp.cli.files import encode_text, open_file
 from curlhttp.cli.terminal import printable
@@ -316,7 +317,7 @@ def _join(parts: list[_FormPart], media_type: str, escapes: bool) -> MultipartBo
             part = part._replace(media_type=content.content_type)
         bodies.append((_make_head(part, disposition, escapes), content))
     try:
-        return MultipartBody.of_parts(bodies, media_type)
+        return MultipartBody(bodies, media_type)
     except ValueError as error:  # about a boundary that was given with -H
         raise click.UsageError(str(error)) from None
 

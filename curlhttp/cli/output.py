@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
     from curlhttp._client.stream import StreamedResponse
-    from curlhttp._http.hook_events import AttemptEvent
+    from curlhttp._features.hook_events import AttemptEvent
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._http.url import URL

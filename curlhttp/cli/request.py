@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import click
 
+from curlhttp._features.typed_urls import add_scheme
 from curlhttp._http.redaction import display_url
-from curlhttp._http.url import add_scheme
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.files import replace_file
 from curlhttp.cli.options import ConnectionOptions, add_options, connection_options, integer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from curlhttp._http.url import add_scheme
+from curlhttp._features.typed_urls import add_scheme
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json

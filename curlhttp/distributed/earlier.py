@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from curlhttp._features.compressed_files import Coding, load_zstd, read_lines
 from curlhttp._features.conditions import NOT_MODIFIED, VALIDATORS
+from curlhttp._features.typed_urls import complete_url
 from curlhttp._features.warc import read_metadata
-from curlhttp._http.url import complete_url, parse_url
+from curlhttp._http.url import parse_url
 from curlhttp.distributed.manifest import is_output
 from curlhttp.distributed.storage import open_folder, open_input_file
 from curlhttp.exceptions import RequestException

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from curlhttp._runtime.file_lock import lock_file
+from curlhttp._features.file_lock import lock_file
 from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 

@@ -16,7 +16,8 @@ from zlib import crc32
 
 from curlhttp._features.compressed_files import decompress
 from curlhttp._features.duplicate_urls import DuplicateURLs
-from curlhttp._http.url import URL, complete_url, parse_url
+from curlhttp._features.typed_urls import complete_url
+from curlhttp._http.url import URL, parse_url
 from curlhttp.distributed.manifest import partition_file_name
 from curlhttp.distributed.storage import OutputFolder, open_input_file
 from curlhttp.exceptions import RequestException

@@ -39,13 +39,13 @@ from curlhttp._features.map.bodies import (
     receive_bodies,
 )
 from curlhttp._features.map.receiving import get_receiver, set_receiver
+from curlhttp._features.typed_urls import complete_url
 from curlhttp._features.warc import Record, join_records, make_info, make_records, read_metadata
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._http.request import IF_LARGE
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import ATTEMPT_SECONDS, MIN_SPEED, Timeout
-from curlhttp._http.url import complete_url
 from curlhttp.distributed.manifest import Format, early_result_name, part_name, result_name
 from curlhttp.distributed.partition import Partition
 from curlhttp.distributed.rows import FetchRow, format_time

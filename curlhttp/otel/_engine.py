@@ -17,9 +17,10 @@ from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 from opentelemetry.semconv.attributes import server_attributes
 
+from curlhttp._features.attempt_numbers import ensure_numbered
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Head, Response
-from curlhttp._http.timings import Timings, ensure_numbered
+from curlhttp._http.timings import Timings
 from curlhttp._runtime.engine import (
     ByteStream,
     Engine,

@@ -33,6 +33,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from curlhttp._features.attempt_numbers import next_attempt_number
 from curlhttp._http.redaction import redact_text
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Head, Response
@@ -40,7 +41,6 @@ from curlhttp._http.timings import (
     Timings,
     get_waits,
     make_timings,
-    next_attempt_number,
 )
 from curlhttp._http.url import URL
 from curlhttp._runtime.engine import Incoming

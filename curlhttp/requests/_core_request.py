@@ -16,12 +16,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
+from curlhttp._features.attempt_numbers import get_attempt_numbers, share_attempt_numbers
 from curlhttp._http.body import BytesBody, open_body
 from curlhttp._http.config import NetworkRoute, derive_route
 from curlhttp._http.headers import Headers, check_method, parse_length, without_userinfo
 from curlhttp._http.request import ClientRequest, pack_fields
 from curlhttp._http.timeout import Timeout
-from curlhttp._http.timings import get_attempt_numbers, share_attempt_numbers
 from curlhttp._http.url import PATH_SAFE, URL, bracketed, parse_url, quoted
 from curlhttp._runtime.network import now
 from curlhttp.exceptions import (

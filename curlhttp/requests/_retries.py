@@ -15,8 +15,8 @@ from urllib3.util.retry import Retry
 
 from curlhttp import exceptions as e
 from curlhttp._features.download.resume import content_length
+from curlhttp._features.failure_reasons import failure_reason
 from curlhttp._http.errors import describe_errno
-from curlhttp._http.failure_reasons import failure_reason
 from curlhttp._http.redaction import redact_text
 from curlhttp._runtime.network import now
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from curlhttp._http import response as _core
-from curlhttp._http.body import MultipartBody
 from curlhttp._http.decoding import decode_text
 from curlhttp._http.headers import SENSITIVE
 from curlhttp._http.json_reading import read_json
+from curlhttp._http.multipart import make_form
 from curlhttp._http.redaction import redact_field, redact_text, redact_url, strip_userinfo
 from curlhttp._http.url import pairs
 from curlhttp.exceptions import (
@@ -146,7 +146,7 @@ class RequestEncodingMixin:
         fields = _get_fields(to_key_val_list(data or {}) or ())
         parts = _make_parts(to_key_val_list(files) or ())
         boundary = _get_urllib3_boundary()
-        body = MultipartBody(fields, parts, boundary=boundary, content_type=content_type)
+        body = make_form(fields, parts, boundary=boundary, content_type=content_type)
         content = body.data
         if content is None:
             content = b"".join(iter(lambda: body.read(1 << 62), b""))

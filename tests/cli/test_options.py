@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from curlhttp._http.url import add_scheme
+from curlhttp._features.typed_urls import add_scheme
 from curlhttp.cli.options import integer, parse_rate, parse_seconds, parse_size
 from tests.servers import AppServer
 from tests.support.cli import listed, run

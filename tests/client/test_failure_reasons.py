@@ -12,7 +12,7 @@ import pytest
 import curlhttp
 from curlhttp import Timeout, failure_reason
 from curlhttp import exceptions as e
-from curlhttp._http.failure_reasons import _REASONS
+from curlhttp._features.failure_reasons import _REASONS
 from curlhttp.types import FailureReason
 from tests.servers import (
     AppServer,

@@ -14,7 +14,7 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._http.progress import ProgressMeter
+from curlhttp._features.progress import ProgressMeter
 from curlhttp.testing import reset
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from curlhttp._features import rename
 from curlhttp._features.download.partial_file import PartialFile
-from curlhttp._runtime import rename
-from curlhttp._runtime.file_lock import lock_file
+from curlhttp._features.file_lock import lock_file
 from tests.servers import AppServer, payload
 from tests.support.colours import needs_posix
 

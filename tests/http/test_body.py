@@ -31,9 +31,9 @@ from curlhttp._http.body import (
     FactoryBody,
     FileBody,
     IterBody,
-    encode_body,
     open_body,
 )
+from curlhttp._http.body_arguments import encode_body
 from curlhttp.exceptions import (
     InvalidHeader,
     InvalidJSONError,
@@ -206,6 +206,7 @@ def test_json_goes_together_with_no_other_body() -> None:
         ({"a": None}, b""),
         ({"a": []}, b""),
         ({"a": ""}, b"a="),
+        ({"a": bytearray(b"x y")}, b"a=x+y"),
     ],
 )
 def test_a_mapping_or_pairs_are_sent_as_a_form(data: Any, expected: bytes) -> None:

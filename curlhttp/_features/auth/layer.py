@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard, cast
 from curlhttp._client.base_layer import cookies
 from curlhttp._client.chain import LayerContext
 from curlhttp._client.streamed_response import BaseStreamedResponse
-from curlhttp._http.auth import NO_AUTH, Auth, get_flow_method
+from curlhttp._http.auth import NO_AUTH, Auth
 from curlhttp._http.body import rewind
-from curlhttp._http.errors import copy_error
 from curlhttp._http.replacement import check_request
 from curlhttp._http.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import MakeWaiter, Send, Waiter
-from curlhttp._runtime.waits import leave_place
 from curlhttp.exceptions import ClientClosed, DeadlineExceeded, PoolTimeout, RequestException
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ async def authenticate(
         return await send_with_token(request, send, send_subrequest, auth, context)
     # A copy, because the next hop of a redirect must not get this Authorization.
     changed = request.copy()
-    name = get_flow_method(type(auth), is_async=context.host.is_async)
+    name = _get_flow_method(type(auth), is_async=context.host.is_async)
     who = f"{type(auth).__name__}.{name}"
     if getattr(auth, "requires_request_body", False):
         await _read_body(changed, context)
@@ -76,6 +74,32 @@ async def authenticate(
             await flow.aclose()
         else:
             flow.close()
+
+
+def _get_flow_method(kind: type, *, is_async: bool) -> str:
+    """Return the name of the method that returns the flow. The class may be one of httpx.
+
+    Args:
+        kind: the class; the methods of a subclass take precedence.
+        is_async: the client is AsyncClient.
+
+    Raises:
+        TypeError: the class has no flow for this client.
+    """
+    special, other = "sync_auth_flow", "async_auth_flow"
+    if is_async:
+        special, other = other, special
+    for each in kind.__mro__:
+        if each is not Auth:
+            for name in (special, "auth_flow"):
+                if name in vars(each):
+                    return name
+    needed = (
+        f"needs {'Client' if is_async else 'AsyncClient'}: it has "
+        if hasattr(kind, other)
+        else "has "
+    )
+    raise TypeError(f"{kind.__name__} {needed}no {special} and no auth_flow")
 
 
 async def _drive(
@@ -314,7 +338,8 @@ async def fetch_once(
         Exception: fetching failed, for the caller or for the request that it waited for.
         PoolTimeout, DeadlineExceeded: that request did not end in time.
     """
-    from curlhttp._features.auth.token_auth import TokenWaiter  # few clients need it
+    from curlhttp._features.auth.token_auth import TokenWaiter  # few clients need these
+    from curlhttp._features.waits import leave_place
 
     waiter = make_waiter()
     queued = TokenWaiter(waiter.wake, request.timeout)
@@ -425,6 +450,8 @@ def _needs_async_client(auth: TokenAuth) -> _AsyncFunctionError:
 
 def _raise_copy(error: Exception) -> NoReturn:
     """Raise a copy of another request's error, so that each has its own traceback."""
+    from curlhttp._features.error_copies import copy_error
+
     copied = copy_error(error)
     if copied is error:
         raise error

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
+from curlhttp._features.auth.subrequest import SecretBody
 from curlhttp._features.auth.token_auth import (
     CachedToken,
     Function,
@@ -23,7 +24,6 @@ from curlhttp._features.auth.token_auth import (
     is_valid_token,
 )
 from curlhttp._http.auth import Auth, BasicAuth
-from curlhttp._http.body import SecretBody
 from curlhttp._http.errors import check_number
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response

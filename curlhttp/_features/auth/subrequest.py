@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._http.auth import NO_AUTH, to_auth
-from curlhttp._http.body import SecretBody
+from curlhttp._http.body import Body, BytesBody
 from curlhttp._http.headers import Headers, drop_headers
 from curlhttp._http.redaction import is_secret_header
 from curlhttp._http.replacement import complete, is_incomplete
 from curlhttp._http.request import DECODE_JSON, ENCODE_JSON, FLOW_REQUEST, ClientRequest
-from curlhttp._http.response import DEFAULT_ENCODING
+from curlhttp._http.response import DEFAULT_ENCODING, FIND_CHARSET
 from curlhttp._http.url import may_keep_credentials
 
 if TYPE_CHECKING:
@@ -32,8 +32,21 @@ if TYPE_CHECKING:
     )
     from curlhttp._http.url import URL
 
-_KEPT = (DECODE_JSON, DEFAULT_ENCODING, ENCODE_JSON)
+_KEPT = (DECODE_JSON, DEFAULT_ENCODING, ENCODE_JSON, FIND_CHARSET)
 _SET_BY_LIBCURL = frozenset({"host", "content-length", "transfer-encoding"})
+
+
+class SecretBody(BytesBody):
+    """A body in memory that holds credentials."""
+
+    __slots__ = ()
+    is_secret = True
+
+    def clone(self) -> Body:
+        return SecretBody(self.data, self.content_type)
+
+    def replaced_by(self, body: Body) -> Body:
+        return body if body.data is None else SecretBody(body.data, body.content_type)
 
 
 def is_subrequest(yielded: object, original: ClientRequest) -> bool:

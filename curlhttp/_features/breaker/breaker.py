@@ -25,10 +25,10 @@ from curlhttp._features.breaker.circuit import (
     StateChange,
 )
 from curlhttp._features.breaker.shared import SharedCircuits
+from curlhttp._features.hook_events import State, Transition
 from curlhttp._features.shared_store import Store, check_store
 from curlhttp._http.errors import check_flags, check_number, validate_statuses
 from curlhttp._http.fork import register
-from curlhttp._http.hook_events import State, Transition
 from curlhttp._http.suggestions import with_suggestions
 from curlhttp._http.url import parse_url
 from curlhttp.exceptions import CircuitBreakerOpen

@@ -22,8 +22,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from curlhttp import exceptions as e
+from curlhttp._features.hook_events import State
 from curlhttp._http.errors import check_number
-from curlhttp._http.hook_events import State
 
 # --- Sliding windows over outcomes: the last N calls, or those of the last T seconds ---
 

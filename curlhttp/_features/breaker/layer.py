@@ -21,10 +21,10 @@ from curlhttp._features.breaker.breaker import (
 )
 from curlhttp._features.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
 from curlhttp._features.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
+from curlhttp._features.hook_events import Transition
 from curlhttp._features.limits.layer import ask_store
 from curlhttp._features.shared_store import connect
 from curlhttp._http.errors import check_object
-from curlhttp._http.hook_events import Transition
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send

@@ -22,7 +22,7 @@ from curlhttp._features.shared_store import Answer, Store, StoreCommand, micros,
 from curlhttp._http.fork import register
 
 if TYPE_CHECKING:
-    from curlhttp._http.hook_events import State, Transition
+    from curlhttp._features.hook_events import State, Transition
 
 FRESH = 0.25  # seconds for which a copy of a circuit is used
 _MAX_COPIES = 1000  # the least recently used ones are dropped

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import hishel
 
+from curlhttp._features.http_date import parse_http_date
 from curlhttp._http.headers import Headers
-from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.redaction import is_secret_header
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response

@@ -9,8 +9,9 @@ from curlhttp._client.request_builder import check_options, check_raises
 from curlhttp._features.download.file_object import FileObject
 from curlhttp._features.download.partial_file import Checksum, PartialFile
 from curlhttp._features.download.stream import DownloadStream, Tools
+from curlhttp._features.progress import ProgressMeter
 from curlhttp._http.errors import add_note, check_flags, check_number
-from curlhttp._http.progress import Progress, ProgressMeter
+from curlhttp._http.inputs import Progress
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.url import URL

@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 
 from curlhttp._features.download.resume import ForeignFile, ResumeRecord
 from curlhttp._features.download.spans import LINE, Spans
-from curlhttp._runtime.file_lock import lock_file
-from curlhttp._runtime.rename import rename_over
+from curlhttp._features.file_lock import lock_file
+from curlhttp._features.rename import rename_over
 
 # --- The expected checksum of a file, as "algorithm:hex" ---
 

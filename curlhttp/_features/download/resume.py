@@ -12,9 +12,9 @@ from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple, TypeGuard
 
+from curlhttp._features.http_date import parse_http_date
 from curlhttp._http.decoding import parse_codings
 from curlhttp._http.headers import Headers, parse_length
-from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.url import URL

@@ -27,8 +27,8 @@ from curlhttp._features.download.resume import (
 )
 from curlhttp._features.download.spans import MIN_SEGMENT, Span, divide
 from curlhttp._features.download.stream import DownloadStream, Tools, abandon, with_range
+from curlhttp._features.http_date import parse_http_date
 from curlhttp._http.errors import client_closed
-from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.url import URL

@@ -24,9 +24,9 @@ from curlhttp._features.download.resume import (
     plan_foreign_range,
     plan_range,
 )
+from curlhttp._features.http_date import parse_http_date
+from curlhttp._features.progress import ProgressMeter
 from curlhttp._http.decoding import parse_codings
-from curlhttp._http.http_date import parse_http_date
-from curlhttp._http.progress import ProgressMeter
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from curlhttp._client.chain import Host, LayerContext, Settings
+from curlhttp._features.file_lock import lock_file
 from curlhttp._features.hsts.policy import HSTSEntry, HSTSStore, is_address
+from curlhttp._features.rename import rename_over
 from curlhttp._http.errors import validate_path
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.url import URL, parse_origin
 from curlhttp._runtime.engine import Layer, Send
-from curlhttp._runtime.file_lock import lock_file
-from curlhttp._runtime.rename import rename_over
 
 _HTTP, _HTTPS = 80, 443
 _MAX_FILE = 4 * 1024 * 1024  # bytes of a file that are read

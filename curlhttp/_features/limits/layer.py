@@ -23,6 +23,7 @@ from curlhttp._features.limits.policy import (
     get_poll_interval,
 )
 from curlhttp._features.shared_store import Answer, Store, StoreCommand, connect, seconds
+from curlhttp._features.waits import Waits, leave_place
 from curlhttp._http.errors import check_object
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
@@ -31,7 +32,6 @@ from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send, Waiter
 from curlhttp._runtime.log import WARN_AFTER, WARN_AGAIN, log
 from curlhttp._runtime.outcomes import Outcomes
 from curlhttp._runtime.race import AttemptRefused, is_extra, refuse_to_wait
-from curlhttp._runtime.waits import Waits, leave_place
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,

@@ -1,7 +1,7 @@
 """Which requests of a map are sent, which wait, and which items are in the backlog of their host.
 
 A request that has to wait for a limit, a rate or a retry says so to its MapPlace; see `leave_place`
-in _runtime/waits. While it waits, the map sends other requests. If it waits for its host, the next
+in _features/waits. While it waits, the map sends other requests. If it waits for its host, the next
 items of that host are not even started: they are in the host's backlog. One of them is tried when
 nothing of that host waits any more, and the next one as soon as that one is sent.
 

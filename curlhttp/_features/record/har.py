@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
+from curlhttp._features.rename import rename_over
 from curlhttp._http.body_redaction import Redactor
 from curlhttp._http.decoding import decode_readable, parse_codings
 from curlhttp._http.headers import Headers
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Head
 from curlhttp._http.timings import NO_TIME, Timings
-from curlhttp._runtime.rename import rename_over
 from curlhttp._version import __version__
 
 _WORDS = re.compile(r"[^\s&;=,:\"'/?#@(){}\[\]<>]{4,}").findall

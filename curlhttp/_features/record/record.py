@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
 from curlhttp._client.transport import AttemptWrapper
+from curlhttp._features.attempt_numbers import get_attempt_numbers
 from curlhttp._features.record.har import (
     JSONObject,
     PlaybackEntry,
@@ -32,7 +33,7 @@ from curlhttp._http.redaction import display_url
 from curlhttp._http.request import ClientRequest, is_handshake
 from curlhttp._http.response import Head, Response
 from curlhttp._http.suggestions import with_suggestions
-from curlhttp._http.timings import NO_TIME, Timings, get_attempt_numbers, make_timings
+from curlhttp._http.timings import NO_TIME, Timings, make_timings
 from curlhttp._http.url import parse_url
 from curlhttp._runtime.engine import Incoming
 from curlhttp._runtime.network import network

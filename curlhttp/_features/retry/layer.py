@@ -15,6 +15,7 @@ from curlhttp._client.base_layer import store_cookies
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.hooks import Hooks
 from curlhttp._client.straight import mark
+from curlhttp._features.hook_events import AttemptEvent
 from curlhttp._features.retry.policy import (
     GIVE_UP_REASONS,
     NO_RETRIES,
@@ -25,9 +26,9 @@ from curlhttp._features.retry.policy import (
     parse_retry_after,
 )
 from curlhttp._features.shared_store import Store, connect
+from curlhttp._features.waits import leave_place
 from curlhttp._http.body import rewind
 from curlhttp._http.errors import add_note
-from curlhttp._http.hook_events import AttemptEvent
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
@@ -35,7 +36,6 @@ from curlhttp._http.timeout import MIN_ATTEMPT_SECONDS
 from curlhttp._http.timings import Attempt, note_wait
 from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send
 from curlhttp._runtime.log import DEBUG, INFO, log
-from curlhttp._runtime.waits import leave_place
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     DeadlineExceeded,

@@ -20,11 +20,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from random import Random, uniform
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
+from curlhttp._features.http_date import parse_http_date
 from curlhttp._features.shared_store import Answer, Store, StoreCommand, check_store, micros
 from curlhttp._http.errors import check_flags, check_number, check_object, validate_statuses
 from curlhttp._http.fork import register
 from curlhttp._http.headers import Headers
-from curlhttp._http.http_date import parse_http_date
 from curlhttp._http.request import IDEMPOTENT, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.suggestions import with_suggestions

@@ -16,6 +16,7 @@ from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.streamed_response import BaseStreamedResponse
 from curlhttp._features.auth.layer import fetch_once
 from curlhttp._features.auth.token_auth import CachedToken, TokenCache
+from curlhttp._features.error_copies import copy_error
 from curlhttp._features.limits.layer import limits
 from curlhttp._features.limits.policy import RateLimit
 from curlhttp._features.redirects import build_redirect, get_location
@@ -33,7 +34,7 @@ from curlhttp._features.robots.policy import (
     parse,
 )
 from curlhttp._http.auth import NO_AUTH
-from curlhttp._http.errors import copy_error, deadline_error
+from curlhttp._http.errors import deadline_error
 from curlhttp._http.fork import register
 from curlhttp._http.headers import Headers
 from curlhttp._http.request import READ_BY_LAYER, ClientRequest

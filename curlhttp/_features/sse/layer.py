@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from curlhttp._client.file_reader import Read
 from curlhttp._client.hooks import Hooks
 from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._features.hook_events import AttemptEvent
 from curlhttp._features.retry.policy import parse_retry_after
 from curlhttp._features.sse.policy import Reconnections
-from curlhttp._http.hook_events import AttemptEvent
+from curlhttp._features.waits import Waits
 from curlhttp._http.redaction import redact_url
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
@@ -21,7 +22,6 @@ from curlhttp._http.sse import EventParser, ServerSentEvent, is_event_stream
 from curlhttp._runtime.engine import Runtime, Send, Waiter
 from curlhttp._runtime.log import DEBUG, INFO, log
 from curlhttp._runtime.network import network
-from curlhttp._runtime.waits import Waits
 from curlhttp.exceptions import (
     DeadlineExceeded,
     HTTPError,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from curlhttp._features.websocket.handshake import Settings, shake_hands
-from curlhttp._http.body import encode_json
+from curlhttp._http.body_arguments import encode_json
 from curlhttp._http.errors import Unpicklable
 from curlhttp._http.exiting import check_running, start_thread
 from curlhttp._http.fork import register

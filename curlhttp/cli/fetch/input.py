@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zlib import crc32
 
-from curlhttp._http.url import complete_url
+from curlhttp._features.typed_urls import complete_url
 from curlhttp.cli.errors import READ_ERROR, CommandFailed
 
 _BOM = b"\xef\xbb\xbf"

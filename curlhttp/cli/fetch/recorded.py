@@ -6,7 +6,7 @@ import re
 from array import array
 from typing import Literal, TypeAlias, get_args
 
-from curlhttp._http.failure_reasons import FailureReason
+from curlhttp._features.failure_reasons import FailureReason
 
 _TIMEOUT = "timeout"  # also stands for the timeouts of all phases
 _is_status = re.compile(r"[1-9](?:\d\d|xx)").fullmatch

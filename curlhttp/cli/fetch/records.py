@@ -22,6 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
 
+from curlhttp._features.file_lock import lock_file
 from curlhttp._features.json_bodies import encode_base64, encode_utf8, is_utf8
 from curlhttp._features.map.bodies import (
     BodyFile,
@@ -30,7 +31,6 @@ from curlhttp._features.map.bodies import (
     open_temporary_body,
 )
 from curlhttp._features.outcome_facts import get_body, get_facts, is_text
-from curlhttp._runtime.file_lock import lock_file
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
 from curlhttp.cli.fetch.recorded import RecordedLines, RetriedFailures
 from curlhttp.cli.output import escape_json_controls

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import curlhttp
+from curlhttp._features.html_charset import HTMLCharset
 from curlhttp._http.decoding import TextDecoder, decode_text
-from curlhttp._http.html_charset import HTMLCharset
+from curlhttp.types import AuthFlow
 from tests.servers import AppServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 
@@ -159,3 +161,21 @@ async def test_a_charset_that_you_set_wins(make_client: MakeClient, app: AppServ
     assert response.text.endswith("й")
     response.encoding = "latin-1"
     assert response.text.endswith("é")
+
+
+async def test_the_flow_of_an_auth_reads_documents_in_the_same_way(
+    make_client: MakeClient, app: AppServer
+) -> None:
+    page = f"<meta charset=cp1252>\n{PRICE}".encode("cp1252")
+    app.route("/page", lambda _, conn: conn.reply(200, page, headers=[("Content-Type", HTML)]))
+    seen = []
+
+    class ReadsDocument(curlhttp.Auth):
+        def auth_flow(self, request: curlhttp.ClientRequest) -> AuthFlow:
+            document = yield curlhttp.ClientRequest("GET", app.url + "/page")
+            seen.append(document.text)
+            yield request
+
+    client = make_client(default_encoding="html", auth=ReadsDocument())
+    await client.get(app.url)
+    assert seen == [f"<meta charset=cp1252>\n{PRICE}"]

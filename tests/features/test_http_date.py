@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._http.http_date import parse_http_date
+from curlhttp._features.http_date import parse_http_date
 
 MOMENT = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

@@ -32,8 +32,8 @@ from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import JSON
-from curlhttp._http import json_codec
-from curlhttp._http.json_codec import Misfit
+from curlhttp._http import json_types
+from curlhttp._http.json_types import Misfit
 from curlhttp._http.response import Head, Response
 from curlhttp._http.timings import NO_TIME
 from curlhttp.exceptions import JSONDecodeError, JSONTypeError
@@ -45,7 +45,7 @@ msgspec = pytest.importorskip("msgspec", reason="the extra test")
 orjson = pytest.importorskip("orjson", reason="the extra test")
 
 
-convert: Any = json_codec.convert  # as response.json(type=) calls it
+convert: Any = json_types.convert  # as response.json(type=) calls it
 
 
 T = TypeVar("T")

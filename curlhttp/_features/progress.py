@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from curlhttp._http.body import Body
 
-Progress: TypeAlias = "Callable[[int, int | None], object]"
-"""Called with the bytes done and the total, which is None while it is unknown."""
+if TYPE_CHECKING:
+    from curlhttp._http.inputs import Progress
+    from curlhttp._runtime.run import Offload
 
 _EVERY = 0.05  # seconds between two calls
 _PIECE = 64 * 1024
@@ -57,6 +58,29 @@ class ProgressMeter:
         if self._report is not None:
             self._reported, self._due = (done, self._total), self._now() + _EVERY
             self._report(done, self._total)
+
+
+def report_sending(
+    body: Body | None, progress: Progress, now: Callable[[], float], in_thread: Offload | None
+) -> Body:
+    """Return a body that reports how much of it is sent.
+
+    Args:
+        body: to send.
+        progress: see ProgressMeter.
+        now: see ProgressMeter.
+        in_thread: calls a function in another thread, for AsyncClient; None for Client.
+
+    Raises:
+        TypeError: progress is not a plain function.
+        ValueError: there is no body.
+    """
+    meter = ProgressMeter(progress, now)
+    if body is None:
+        raise ValueError("progress reports the request body, but the request has none")
+    if in_thread is None:
+        return ProgressBody(body, meter)
+    return AsyncProgressBody(body, meter, in_thread)
 
 
 class ProgressBody(Body):
@@ -124,18 +148,13 @@ class AsyncProgressBody(ProgressBody):
     Args:
         body: the body to send.
         meter: see ProgressBody.
-        in_thread: calls body.read(size) in another thread.
+        in_thread: calls a function in another thread.
     """
 
     __slots__ = ("_in_thread",)
     is_async = True
 
-    def __init__(
-        self,
-        body: Body,
-        meter: ProgressMeter,
-        in_thread: Callable[[Callable[[int], bytes], int], Awaitable[bytes]],
-    ) -> None:
+    def __init__(self, body: Body, meter: ProgressMeter, in_thread: Offload) -> None:
         super().__init__(body, meter)
         self._in_thread = in_thread
 
