@@ -22,8 +22,8 @@ from curlhttp._libcurl.attempt import DONE, HOLD, ON_KEPT, RESTART, WAITING
 from curlhttp._libcurl.connection_state import Connection, OpenConnections, shut_down
 from curlhttp._libcurl.dns import FAILED, CachedNames
 from curlhttp._libcurl.errors import (
+    convert_driver_error,
     head_error,
-    make_driver_error,
     no_connection_error,
     report_descriptor_shortage,
     unwrap_callback_error,
@@ -754,11 +754,9 @@ class Driver:
 
     def fail_all(self) -> None:
         """Fail all transfers, because after a failed callback libcurl may report nothing."""
+        assert self.broken is not None
         for transfer in list(self.running.values()):
-            error = self.broken
-            if isinstance(error, pycurl.error):
-                error = make_driver_error(error, transfer.request)
-            self.fail(transfer, error)
+            self.fail(transfer, convert_driver_error(self.broken, transfer.request))
 
     def set_alarm(self, due: float, call: Callable[[], object]) -> None:
         """Call a function once, in a turn of the driver.

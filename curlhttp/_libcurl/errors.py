@@ -656,13 +656,15 @@ def find_descriptor_shortage(
     return error
 
 
-def make_driver_error(error: pycurl.error, request: ClientRequest | None) -> RequestException:
-    """Return the exception for a function of libcurl that failed, which none should.
+def convert_driver_error(error: BaseException, request: ClientRequest | None) -> BaseException:
+    """Return another exception if a function of libcurl failed, which none should.
 
     Args:
-        error: raised by pycurl.
+        error: raised when a transfer was started; one that is not pycurl's is returned.
         request: the request that it failed for.
     """
+    if not isinstance(error, pycurl.error):
+        return error
     if is_finalizing():  # pycurl calls no callbacks any more
         failure: RequestException = exit_error()
     else:

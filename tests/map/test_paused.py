@@ -16,8 +16,8 @@ import trio
 
 import curlhttp
 from curlhttp import AdaptiveLimit, AsyncClient, Client, ConcurrencyLimit, RateLimit
+from curlhttp._features.map.engine import SteppedEngine
 from curlhttp._http.config import Limits
-from curlhttp._libcurl.engines.stepped import SteppedEngine
 from curlhttp._runtime import running_maps
 from tests.servers import AppServer
 from tests.support.colours import AnyClient

@@ -28,7 +28,7 @@ from curlhttp._libcurl.connection_state import (
 )
 from curlhttp._libcurl.dns import FAILED
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.errors import make_driver_error, unwrap_callback_error
+from curlhttp._libcurl.errors import convert_driver_error, unwrap_callback_error
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
 from curlhttp._libcurl.poller import PollSockets, WakeableSockets, make_wakeable_poller
@@ -163,11 +163,10 @@ class BlockingEngine:
                 _, seconds = getattr(error, "_waited", None) or ("", 0.0)
                 count_failed_wait(self.totals.outcomes, request, error, monotonic() - seconds)
                 raise
-            if isinstance(error, pycurl.error):
-                made = make_driver_error(error, request)
-                self._fail(lease, made)
+            made = convert_driver_error(error, request)
+            self._fail(lease, made)
+            if made is not error:
                 raise made from error
-            self._fail(lease, error)
             if isinstance(error, RequestException) and error.request is None:
                 error.request = request
             raise

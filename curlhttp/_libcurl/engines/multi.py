@@ -33,7 +33,7 @@ from curlhttp._libcurl.connection_pool import (
 )
 from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, tell_state
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.errors import make_driver_error
+from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
 from curlhttp._libcurl.result import (
@@ -438,7 +438,7 @@ class MultiEngine(ABC):
                 self._set_feed(transfer, request.body)
             self._driver.add(transfer)
         except BaseException as error:
-            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
+            made = convert_driver_error(error, request)
             try:
                 count_failure(transfer, made)
                 self._driver.remove(transfer)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from curlhttp._http.config import Limits
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl import pycurl
 from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine
-from curlhttp._libcurl.errors import make_driver_error
+from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.result import make_response
 from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp._libcurl.transfer import Transfer
@@ -164,7 +163,7 @@ class AsyncioEngine(EventLoopEngine):
                 response = make_response(transfer)
                 transfer.clean()
         except BaseException as error:
-            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
+            made = convert_driver_error(error, request)
             self._fail(transfer, made)
             if made is not error:
                 raise made from error
