@@ -308,6 +308,14 @@ class Driver:
     def detach(self) -> None:
         """Remove everything from the owner's loop for good."""
         self.is_attached = False
+        if isinstance(self.poller, SocketThread):
+            self.poller.close()
+
+    def discard(self) -> None:
+        """Close everything, for an engine that was dropped unclosed."""
+        if self.is_attached:
+            self.detach()
+            self.close()
 
     # transfers
 

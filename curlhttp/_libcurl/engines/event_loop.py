@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -197,6 +199,22 @@ class EventLoopEngine(MultiEngine):
     @abstractmethod
     def has_ended(self) -> bool:
         """Return whether the event loop has ended for good."""
+
+    # finalizers, which may run in any thread
+
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
+        """Abandon a response from a finalizer."""
+        if not self.is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._call_soon(partial(self.abort, incoming))
+
+    def __del__(self) -> None:
+        if getattr(self, "is_closed", True):  # it has no driver yet, or none any more
+            return
+        try:
+            self._call_soon(self._driver.discard)  # the loop keeps the driver alive
+        except RuntimeError:  # the loop has ended; uvloop would keep it forever
+            self._driver.discard()
 
 
 def _make_race() -> Race:

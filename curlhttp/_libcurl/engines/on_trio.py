@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -28,7 +27,6 @@ from curlhttp._http.config import Limits
 from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine, OrderedWaiter, WakeOrder
-from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp._libcurl.transfer import Transfer
 from curlhttp._runtime.loops import EventWaiter
 
@@ -127,16 +125,8 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
-        if isinstance(self.poller, SocketThread):
-            self.poller.close()
         for scope in self._scopes_of_tasks:
             scope.cancel()
-
-    def discard(self) -> None:
-        """Close everything, for an engine that was dropped unclosed."""
-        if self.is_attached:
-            self.detach()
-            self.close()
 
 
 class TrioEngine(EventLoopEngine):
@@ -182,19 +172,6 @@ class TrioEngine(EventLoopEngine):
         except trio.RunFinishedError:
             return True
         return False
-
-    def __del__(self) -> None:
-        # trio keeps the driver's tasks alive, and this may be any thread.
-        driver = getattr(self, "_driver", None)
-        if isinstance(driver, _TrioDriver) and not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended, and with it the tasks
-                self._soon(driver.discard)
-
-    def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Abandon a response from a finalizer, which may run in any thread."""
-        if not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended
-                self._soon(self.abort, incoming)
 
 
 def _nothing() -> None:
