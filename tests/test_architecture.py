@@ -52,6 +52,7 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_features/map": (CORE + FEATURES, CLIENTS | PURE - LOOPS),
     "_features/map/engine.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/download": (CORE + FEATURES, CLIENTS | PURE - SOCKETS),
+    "_features/uvloop.py": ((), CLIENTS | PURE - LOOPS),
     "_features/cache/storage.py": (VALUES + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/apps": (CORE + FEATURES, {"pycurl", *SOCKETS, "datetime"}),
     # with extras, and for tests
