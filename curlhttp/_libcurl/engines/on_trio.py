@@ -7,6 +7,7 @@ end with their engine or with trio's main task.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
@@ -26,7 +27,7 @@ from trio.lowlevel import (
 from curlhttp._http.config import Limits
 from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.engines.event_loop import EventLoopEngine, OrderedWaiter, WakeOrder
+from curlhttp._libcurl.engines.event_loop import EventLoopEngine
 from curlhttp._libcurl.transfer import Transfer
 from curlhttp._runtime.loops import EventWaiter
 
@@ -54,6 +55,57 @@ class _Sleeper:
     def _abort(self, raise_cancel: object) -> Abort:
         self._task = None
         return Abort.SUCCEEDED
+
+
+class _WakeOrder:
+    """The order in which the waiting tasks of an engine continue.
+
+    Attributes:
+        woken: the woken waiters whose tasks have not continued yet.
+        early: events of tasks that ran before their turn.
+    """
+
+    __slots__ = ("early", "woken")
+
+    def __init__(self) -> None:
+        self.woken: OrderedDict[_OrderedWaiter, None] = OrderedDict()
+        self.early: list[trio.Event] = []
+
+
+class _OrderedWaiter(EventWaiter):
+    """A waiter whose task continues after those that were woken earlier.
+
+    trio runs tasks that were woken together in any order. A task that runs before its turn waits
+    again until the next one has continued.
+    """
+
+    __slots__ = ("_has_task", "_order")
+
+    def __init__(self, order: _WakeOrder) -> None:
+        super().__init__()
+        self._order = order
+        self._has_task = False
+
+    def wake(self) -> None:
+        """Wake the task; never blocks, may be called twice."""
+        if self._has_task:  # otherwise no task would remove the waiter
+            self._order.woken[self] = None
+        super().wake()
+
+    async def _wait(self) -> None:
+        """Wait until it is woken and it is the task's turn."""
+        woken, early = self._order.woken, self._order.early
+        self._has_task = True
+        try:
+            await super()._wait()
+            while self in woken and next(iter(woken)) is not self:
+                early.append(event := trio.Event())
+                await event.wait()
+        finally:
+            self._has_task = False
+            woken.pop(self, None)
+            while early:
+                early.pop().set()
 
 
 class _TrioDriver(Driver):
@@ -138,7 +190,7 @@ class TrioEngine(EventLoopEngine):
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
-        self._order = WakeOrder()
+        self._order = _WakeOrder()
         self._soon = trio.lowlevel.current_trio_token().run_sync_soon
         super().__init__(limits, multiplexes=multiplexes)
 
@@ -146,7 +198,7 @@ class TrioEngine(EventLoopEngine):
         return _TrioDriver(limits, connections)
 
     def _make_local_waiter(self) -> EventWaiter:
-        return OrderedWaiter(self._order)
+        return _OrderedWaiter(self._order)
 
     def _wait_for(self, waited: Wakeable) -> Awaitable[object]:
         sleeper = _Sleeper()
