@@ -18,6 +18,7 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from time import monotonic
 from typing import TypeAlias
 
@@ -575,7 +576,7 @@ class OwnConnections(TransferPool):
         lists = self._by_key = {key: idle for key, idle in self._by_key.items() if idle}
         self.ready, self.ready_route = [], None  # it may be none of these
         if lists:
-            oldest = min([idle[0] for idle in lists.values()], key=_get_last_activity)
+            oldest = min([idle[0] for idle in lists.values()], key=attrgetter("last_activity"))
             lists[oldest.key].remove(oldest)
             self.drop(oldest)
 
@@ -589,10 +590,6 @@ class OwnConnections(TransferPool):
             self.drop(transfer)
         self._by_key.clear()
         self.ready, self.ready_route = [], None
-
-
-def _get_last_activity(transfer: Transfer) -> float:
-    return transfer.last_activity
 
 
 # --- Limit how many transfers run at once; callers queue for a slot ---
@@ -695,17 +692,18 @@ class Slots:
     def _only_others_wait(self, origin: str) -> bool:
         """Return whether every waiter waits for another origin, which is full."""
         return all(
-            waiter.origin != origin and not self._has_room(waiter.origin) for waiter in self.waiters
+            waiter.origin != origin and not self.has_room(waiter.origin) for waiter in self.waiters
         )
 
-    def _has_room(self, origin: str) -> bool:
+    def has_room(self, origin: str) -> bool:
+        """Return whether an origin has fewer slots than it may have."""
         limit = self.per_origin
         if limit is None or not origin or self._used_by.get(origin, 0) < limit:
             return True
         return origin in self._unlimited
 
     def _admit(self, origin: str) -> bool:
-        if self.used >= self.total or not self._has_room(origin):
+        if self.used >= self.total or not self.has_room(origin):
             return False
         self.used += 1
         if self.per_origin is not None:
@@ -720,10 +718,6 @@ class Slots:
     def wait(self, waiter: SlotWaiter) -> None:
         """Queue for a slot."""
         self.waiters[waiter] = None
-
-    def is_full(self, origin: str) -> bool:
-        """Return whether an origin has all the slots that it may have."""
-        return not self._has_room(origin)
 
     def lift_origin_limit(self, origin: str) -> None:
         """Stop limiting an origin, and grant slots to those that only waited for this limit."""

@@ -136,7 +136,7 @@ class Multiplexing:
 
 _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
-_Reason: TypeAlias = ClientRequest | NameLookup | None
+Reason: TypeAlias = ClientRequest | NameLookup | None
 """What a transfer is resumed for: its request, unless that has ended, or an answer to its names."""
 
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
@@ -202,8 +202,8 @@ class Driver:
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
         self._seen = 0.0  # time of the last look at quiet connections
         self._check_at = math.inf  # time of our next check of transfers
-        self._to_resume: deque[tuple[Transfer, _Reason]] = deque()  # at the next turn
-        self._resume_at: dict[Transfer, tuple[float, _Reason]] = {}
+        self._to_resume: deque[tuple[Transfer, Reason]] = deque()  # at the next turn
+        self._resume_at: dict[Transfer, tuple[float, Reason]] = {}
         self._alarm_at = math.inf
         self._on_alarm: Callable[[], object]
         self._silent_at = math.inf  # when the first transfer may have been silent for too long
@@ -332,15 +332,16 @@ class Driver:
             self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        # As in _start_read_timeout, without a call.
+        # As in start_read_timeout, without a call.
         transfer.check_at = 0.0
         limit = transfer.first_limit
         if limit is not None and transfer.last_activity + limit < self._silent_at:
-            self._start_read_timeout(transfer)
+            self.start_read_timeout(transfer)
         if self.broken is not None:
             self.fail_all()
 
-    def _start_read_timeout(self, transfer: Transfer) -> None:
+    def start_read_timeout(self, transfer: Transfer) -> None:
+        """Check from now on whether the server of a running transfer is silent."""
         transfer.check_at = 0.0
         limit = transfer.first_limit
         if limit is not None:
@@ -353,17 +354,6 @@ class Driver:
         if due < self._check_at:
             self._check_at = due
             self.rearm(due)
-
-    def set_read_timeout(self, transfer: Transfer, seconds: float | None) -> None:
-        """Change how long the server of a running transfer may be silent.
-
-        Args:
-            transfer: may have ended.
-            seconds: from now on; None for no limit.
-        """
-        if transfer.request is not None and transfer.attached:
-            transfer.set_read_timeout(seconds)
-            self._start_read_timeout(transfer)
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Stop an added transfer from waiting for a connection that it might share."""
@@ -468,16 +458,14 @@ class Driver:
         self._to_resume.append((transfer, transfer.request))
         self._act_at_once()
 
-    def resume_at(self, transfer: Transfer, due: float) -> None:
-        """Resume a paused transfer at a time; libcurl's callbacks may call this.
+    def resume_at(self, transfer: Transfer, due: float, reason: Reason) -> None:
+        """Resume a paused transfer, or go on with its names, at a time; callbacks may call this.
 
         Args:
             transfer: is running.
-            due: the monotonic time.
+            due: the monotonic time, math.inf for never.
+            reason: the request of the transfer, or the names.
         """
-        self._return_at(transfer, due, transfer.request)
-
-    def _return_at(self, transfer: Transfer, due: float, reason: _Reason) -> None:
         self._resume_at[transfer] = due, reason
         self._check_by(due)
 
@@ -494,7 +482,7 @@ class Driver:
             if monotonic() > end:
                 break
 
-    def _resume_if_running(self, transfer: Transfer, reason: _Reason) -> None:
+    def _resume_if_running(self, transfer: Transfer, reason: Reason) -> None:
         """Resume a transfer unless it has ended meanwhile; another driver may run it by now."""
         if transfer.attached is self:
             if transfer.request is reason:
@@ -511,15 +499,6 @@ class Driver:
     def continue_soon(self, lookup: NameLookup) -> None:
         """Continue with an answer at the next turn; any thread may call this."""
         self._to_resume.append((lookup.transfer, lookup))
-
-    def continue_at(self, lookup: NameLookup, due: float) -> None:
-        """Continue without an answer at a time.
-
-        Args:
-            lookup: for a transfer that is running.
-            due: the monotonic time, math.inf for never.
-        """
-        self._return_at(lookup.transfer, due, lookup)
 
     def end(self, transfer: Transfer, code: int, message: str) -> None:
         """End a transfer that libcurl has ended before, with another code."""

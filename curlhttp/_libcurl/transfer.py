@@ -110,7 +110,8 @@ class _RunsTransfers(Protocol):
 
     def look_up(self, transfer: Transfer) -> bool: ...
     def resume_soon(self, transfer: Transfer) -> None: ...
-    def resume_at(self, transfer: Transfer, due: float) -> None: ...
+    def resume_at(self, transfer: Transfer, due: float, reason: ClientRequest) -> None: ...
+    def start_read_timeout(self, transfer: Transfer) -> None: ...
 
 
 class SpeedWindow:
@@ -400,15 +401,24 @@ class Transfer:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
 
     def set_read_timeout(self, seconds: float | None) -> None:
-        """Change how long the server may be silent from now on; None for no limit."""
+        """Change how long the server may be silent from now on, unless the transfer has ended.
+
+        Args:
+            seconds: None for no limit.
+
+        Raises:
+            ValueError: the number of seconds is not positive.
+        """
         from dataclasses import replace  # slow to import
 
         request = self.request
-        assert request is not None
+        if request is None or self.attached is None:
+            return
         request.timeout = replace(request.timeout, read=seconds)
         self.first_limit = get_first_limit(request)
         self._last_url = None  # so that this is not kept for the next request
         self.last_activity = monotonic()
+        self.attached.start_read_timeout(self)
 
     def _collect_log(self, request_log: RequestLog, request: ClientRequest) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
@@ -494,7 +504,7 @@ class Transfer:
             event = table.CONNECTED
         else:
             connections = self.connections
-            connection = connections.check(connections.find(route), self.request)
+            connection = connections.check(connections.by_route.get(route), self.request)
             if connection is not None and attempt.once and _retires(connection):
                 connection = None
             event = table.UNFIT if connection is None else table.KEPT
@@ -508,7 +518,7 @@ class Transfer:
     def _turn_away(self, event: int, route: Route) -> int:
         """Keep the request, of which nothing has left, off the connection."""
         self.handle.is_dirty = True
-        self.connection = self.connections.find(route)
+        self.connection = self.connections.by_route.get(route)
         self.attempt.receive(event)
         return _ABORT
 
@@ -736,7 +746,7 @@ class Transfer:
         assert self.attached is not None
         if now < self._limited_until:
             self.paused = True
-            self.attached.resume_at(self, self._limited_until)
+            self.attached.resume_at(self, self._limited_until, request)
             return _PAUSE
         result = self.on_piece(piece) if self.streams else self.on_body(piece)
         if result is None:

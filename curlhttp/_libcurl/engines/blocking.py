@@ -720,7 +720,7 @@ class PooledDriver(Driver):
         self._collect()
         if self.running:  # it has to wait, so it needs a read timeout
             Driver._read_timer(self)  # without super(), which is slow
-            # As _start_read_timeout, where nobody else waits.
+            # As start_read_timeout, where nobody else waits.
             transfer.check_at = 0.0
             limit = transfer.first_limit
             if limit is not None:

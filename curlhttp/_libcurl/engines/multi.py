@@ -377,7 +377,7 @@ class MultiEngine(ABC):
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
         )
         self._pool.slots.wait(queued)
-        if self._pool.slots.is_full(queued.origin):
+        if not self._pool.slots.has_room(queued.origin):
             queued.leave_place()
         if not self._watches_queue:
             self._watch_queue(WARN_AFTER)
