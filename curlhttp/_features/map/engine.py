@@ -22,13 +22,13 @@ from curlhttp._http.body import Body
 from curlhttp._http.config import Limits
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.multi import MultiEngine
 from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.poller import Wakeup
 from curlhttp._libcurl.result import make_response
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.engine import Runtime, Waiter
 from curlhttp._runtime.network import network, now, wall
 from curlhttp._runtime.race import Race

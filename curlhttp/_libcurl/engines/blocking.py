@@ -18,7 +18,7 @@ from curlhttp._http.fork import register
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._libcurl import pycurl
-from curlhttp._libcurl.connection_pool import ConnectionPool, count_failed_wait
+from curlhttp._libcurl.connection_pool import ConnectionPool
 from curlhttp._libcurl.connection_state import (
     OpenConnections,
     Quarantine,
@@ -35,6 +35,7 @@ from curlhttp._libcurl.result import (
     raise_failure,
     take_plain_response,
 )
+from curlhttp._libcurl.slots import count_failed_wait
 from curlhttp._libcurl.transfer import (
     Transfer,
     TransferLease,

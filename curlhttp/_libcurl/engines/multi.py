@@ -19,18 +19,6 @@ from curlhttp._http.fork import register
 from curlhttp._http.request import IF_LARGE, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._libcurl import pycurl
-from curlhttp._libcurl.connection_pool import (
-    OwnConnections,
-    QueuedRequest,
-    Slots,
-    TransferPool,
-    Wakeable,
-    count_failed_wait,
-    find_unread,
-    limit_by_open_files,
-    no_slot_error,
-    warn_of_wait,
-)
 from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, tell_state
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.errors import convert_driver_error
@@ -42,11 +30,20 @@ from curlhttp._libcurl.result import (
     make_response,
     take_small_response,
 )
+from curlhttp._libcurl.slots import (
+    Slots,
+    count_failed_wait,
+    find_unread,
+    limit_by_open_files,
+    no_slot_error,
+    warn_of_wait,
+)
 from curlhttp._libcurl.transfer import (
     Transfer,
     leak,
     leak_transfer,
 )
+from curlhttp._libcurl.transfer_pool import OwnConnections, QueuedRequest, TransferPool, Wakeable
 from curlhttp._runtime.engine import (
     EngineState,
     Incoming,

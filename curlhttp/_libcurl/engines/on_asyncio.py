@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from curlhttp._http.config import Limits
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine
 from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.result import make_response
 from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.loops import FutureWaiter, settle
 
 if TYPE_CHECKING:

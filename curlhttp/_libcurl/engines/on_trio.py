@@ -25,10 +25,10 @@ from trio.lowlevel import (
 )
 
 from curlhttp._http.config import Limits
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.loops import EventWaiter
 
 if TYPE_CHECKING:
