@@ -27,6 +27,7 @@ from curlhttp._libcurl.errors import (
     report_descriptor_shortage,
     unwrap_callback_error,
 )
+from curlhttp._libcurl.forked_child import leak
 from curlhttp._libcurl.head import has_unasked_upgrade
 from curlhttp._libcurl.lookups import Lookups, NameLookup
 from curlhttp._libcurl.multiplexing import Multiplexing
@@ -34,7 +35,7 @@ from curlhttp._libcurl.poller import Poller, SelectSockets, make_poller
 from curlhttp._libcurl.read_timeouts import find_silent
 from curlhttp._libcurl.result import PLAIN, finish, finish_failed, take_plain_response
 from curlhttp._libcurl.socket_thread import SocketThread
-from curlhttp._libcurl.transfer import Transfer, leak
+from curlhttp._libcurl.transfer import Transfer
 from curlhttp.exceptions import ConnectionError
 
 _REMOVE = pycurl.POLL_REMOVE

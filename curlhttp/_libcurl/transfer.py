@@ -3,8 +3,7 @@
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
 store the error in `failed`, and the code that runs the transfer raises it. Whether libcurl may send
 the request again is decided by the table in attempt.py, which gets libcurl's events from here. When
-the attempt has ended, result.py turns it into a response or an exception. This module also keeps a
-forked child from using its parent's transfers.
+the attempt has ended, result.py turns it into a response or an exception.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from curlhttp._libcurl.options import get_first_limit
 from curlhttp._libcurl.upload import Upload
 from curlhttp._runtime.engine import MAX_DRAINED, Totals
 from curlhttp._runtime.log import RequestLog, get_request_log
-from curlhttp.exceptions import BlockedAddress, ConnectionError
+from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
@@ -1028,6 +1027,19 @@ class Transfer:
 
     # what others ask for
 
+    def begin_wait(self) -> None:
+        """Let a caller wait for more of a streamed body; the time before that does not count."""
+        if self.paused and self.attached is not None:
+            self.attached.resume_soon(self)
+        self.last_activity = monotonic()
+        if self.speed_window is not None:
+            self.speed_window.come_back()
+
+    def end_wait(self) -> None:
+        """Note that the caller has something to read."""
+        if self.speed_window is not None:
+            self.speed_window.leave()
+
     def take_pieces(self) -> list[bytes]:
         """Return the received part of a streamed body."""
         taken = self.pieces[:]
@@ -1169,35 +1181,3 @@ def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int
     except (OSError, TypeError):
         return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
     return 0
-
-
-# --- Keep a forked child from using or closing the connections of its parent ---
-#
-# A child that uses them gets the parent's responses; one that closes or garbage-collects them
-# ends the parent's TLS sessions. So each handle gets a reference that is never released, and the
-# engines start with new handles.
-
-
-def leak(*handles: object) -> None:
-    """Keep pycurl objects from being freed, also when the interpreter exits.
-
-    Args:
-        handles: pycurl objects, or objects that hold some; None is ignored.
-    """
-    import ctypes  # only forked children need it
-
-    for handle in handles:
-        if handle is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
-
-
-def leak_transfer(transfer: Transfer) -> None:
-    """Leave a transfer to the parent process; reading its response here raises."""
-    # The transfer as well, because the callbacks of the handle must not be freed before it.
-    driver = transfer.driver
-    leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached, transfer.totals = None, Totals()  # the parent counts it
-    transfer.done = True
-    transfer.failed = ConnectionError(
-        "this response belongs to the process that this one was forked from"
-    )

@@ -26,6 +26,7 @@ from curlhttp._libcurl.connection_state import (
 )
 from curlhttp._libcurl.driver_pool import DriverPool, PooledDriver
 from curlhttp._libcurl.errors import convert_driver_error
+from curlhttp._libcurl.forked_child import leak, leak_transfer
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
 from curlhttp._libcurl.result import (
@@ -36,12 +37,7 @@ from curlhttp._libcurl.result import (
     take_plain_response,
 )
 from curlhttp._libcurl.slots import count_failed_wait
-from curlhttp._libcurl.transfer import (
-    Transfer,
-    TransferLease,
-    leak,
-    leak_transfer,
-)
+from curlhttp._libcurl.transfer import Transfer, TransferLease
 from curlhttp._runtime.engine import (
     ByteStream,
     EngineState,
@@ -216,16 +212,10 @@ class BlockingEngine:
             if incoming not in self._opened:  # closed, or opened by this process's parent
                 raise incoming.failed or closed_while_reading(request)
             if not incoming.pieces:
-                if incoming.paused:
-                    driver.resume_soon(incoming)
-                # Nobody waited for the server before, so that time does not count.
-                incoming.last_activity = monotonic()
-                if incoming.speed_window is not None:
-                    incoming.speed_window.come_back()
+                incoming.begin_wait()
                 while not (incoming.pieces or incoming.done):
                     driver.step()
-                if incoming.speed_window is not None:
-                    incoming.speed_window.leave()
+                incoming.end_wait()
             if incoming not in self._opened:
                 raise closed_while_reading(request)
             taken = take(incoming)
@@ -537,12 +527,10 @@ class _ThreadRace:
         if not (transfer.pieces or self._is_over):
             try:
                 transfer.wake = _ignore
-                driver: PooledDriver | None = transfer.driver
-                if transfer.paused and driver is not None:
-                    driver.resume_soon(transfer)
-                transfer.last_activity = monotonic()
+                transfer.begin_wait()
                 while not (transfer.pieces or transfer.done or self._is_over):
                     await _PAUSE
+                transfer.end_wait()
             except BaseException as error:
                 self._fail(transfer, error)
                 raise

@@ -22,6 +22,7 @@ from curlhttp._libcurl import pycurl
 from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, tell_state
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.errors import convert_driver_error
+from curlhttp._libcurl.forked_child import leak, leak_transfer
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
 from curlhttp._libcurl.result import (
@@ -38,11 +39,7 @@ from curlhttp._libcurl.slots import (
     no_slot_error,
     warn_of_wait,
 )
-from curlhttp._libcurl.transfer import (
-    Transfer,
-    leak,
-    leak_transfer,
-)
+from curlhttp._libcurl.transfer import Transfer
 from curlhttp._libcurl.transfer_pool import OwnConnections, QueuedRequest, TransferPool, Wakeable
 from curlhttp._runtime.engine import (
     EngineState,
@@ -245,16 +242,11 @@ class MultiEngine(ABC):
         """
         try:
             if not incoming.pieces:
-                if incoming.paused:
-                    self._driver.resume_soon(incoming)
-                incoming.last_activity = monotonic()  # the caller did not wait before
-                if incoming.speed_window is not None:
-                    incoming.speed_window.come_back()
-                while not incoming.pieces and not incoming.done:
+                incoming.begin_wait()
+                while not (incoming.pieces or incoming.done):
                     await self._wait_for(incoming)
                 incoming.wake = None
-                if incoming.speed_window is not None:
-                    incoming.speed_window.leave()
+                incoming.end_wait()
             taken = take(incoming)
         except BaseException as error:
             upload = incoming.upload
