@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     )
     from curlhttp._features.robots.policy import Robots
     from curlhttp._features.shared_store import Store
+    from curlhttp._features.uvloop import install_uvloop
     from curlhttp._http.auth import Auth, BasicAuth
     from curlhttp._http.config import Limits, Proxy
     from curlhttp._http.cookies.jar import Cookies
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from curlhttp._http.sse import EventParser
     from curlhttp._http.timeout import Timeout
     from curlhttp._http.url import URL
-    from curlhttp._libcurl.engines.loops import install_uvloop
     from curlhttp.exceptions import (
         BlockedAddress,
         ChecksumMismatch,
@@ -239,7 +239,7 @@ _NAMES = {
     "curlhttp._api.client": "Client",
     "curlhttp._api.functions": "delete get head options patch post put request stream",
     "curlhttp._http.config": "Limits Proxy",
-    "curlhttp._libcurl.engines.loops": "install_uvloop",
+    "curlhttp._features.uvloop": "install_uvloop",
     "curlhttp._http.cookies.jar": "Cookies",
     "curlhttp._features.failure_reasons": "failure_reason",
     "curlhttp._http.headers": "Headers",

@@ -50,7 +50,9 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "_features/hsts/layer.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/limits/layer.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/map": (CORE + FEATURES, CLIENTS | PURE - LOOPS),
+    "_features/map/engine.py": (CORE + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/download": (CORE + FEATURES, CLIENTS | PURE - SOCKETS),
+    "_features/uvloop.py": ((), CLIENTS | PURE - LOOPS),
     "_features/cache/storage.py": (VALUES + FEATURES, CLIENTS | PURE - CLOCKS),
     "_features/apps": (CORE + FEATURES, {"pycurl", *SOCKETS, "datetime"}),
     # with extras, and for tests
@@ -63,7 +65,10 @@ RULES: dict[str, tuple[tuple[str, ...], set[str]]] = {
         CLIENTS | PURE - {"time"},
     ),
     "_httpx": (
-        (*CORE, "curlhttp._httpx", "curlhttp._features.guard", "curlhttp._features.stats"),
+        (
+            *(*CORE, "curlhttp._httpx", "curlhttp._features.guard"),
+            *("curlhttp._features.stats", "curlhttp._features.upgrade"),
+        ),
         {"pycurl", "httpx", "httpx2", *LOOPS, *CLOCKS, *CLIENTS},
     ),
     "httpx.py": (("curlhttp._httpx",), {"httpx2"} | PURE),

@@ -110,9 +110,7 @@ def make_layer(context: LayerContext) -> Layer:
             if request.timeout.total is not None and request.deadline is None:
                 request = with_deadline(request, now)  # one for all layers below
             if network.counts_sends:
-                from curlhttp._features.attempt_numbers import number_attempts
-
-                number_attempts(request)
+                load("attempt_numbers").number_attempts(request)
             followed = 0
             history: Sequence[Response] = ()
             while True:  # each hop goes through all layers below

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from curlhttp._client.upgrade import Reply, send_upgrade
+from curlhttp._features.upgrade import Reply, send_upgrade
 from curlhttp._http.headers import Headers
 from curlhttp._http.timings import Timings, make_timings
 from curlhttp._runtime.engine import Engine, Incoming, to_connector

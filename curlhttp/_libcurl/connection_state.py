@@ -324,10 +324,6 @@ class OpenConnections:
             self.quarantine.add(request)
         return connection if connection.is_clean() and not self.quarantine.has(request) else None
 
-    def find(self, route: Route) -> Connection | None:
-        """Return the connection of a route, None if it is unknown."""
-        return self.by_route.get(route)
-
     def forget(self, route: Route | None) -> None:
         """Forget a connection, so that no further request goes out on it."""
         connection = None if route is None else self.by_route.get(route)

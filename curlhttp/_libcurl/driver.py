@@ -1,15 +1,14 @@
 """Run transfers on one curl_multi, with one descriptor for an event loop to wait on.
 
 A driver belongs to one thread or event loop at a time. It knows requests only through their
-transfers, and its owner decides how to wait. It also remembers which origins speak HTTP/2, so that
-requests wait for a connection that they can share.
+transfers, and its owner decides how to wait.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import NoReturn, TypeAlias
@@ -22,121 +21,26 @@ from curlhttp._libcurl.attempt import DONE, HOLD, ON_KEPT, RESTART, WAITING
 from curlhttp._libcurl.connection_state import Connection, OpenConnections, shut_down
 from curlhttp._libcurl.dns import FAILED, CachedNames
 from curlhttp._libcurl.errors import (
+    convert_driver_error,
     head_error,
-    make_driver_error,
     no_connection_error,
     report_descriptor_shortage,
     unwrap_callback_error,
 )
+from curlhttp._libcurl.forked_child import leak
 from curlhttp._libcurl.head import has_unasked_upgrade
 from curlhttp._libcurl.lookups import Lookups, NameLookup
+from curlhttp._libcurl.multiplexing import Multiplexing
 from curlhttp._libcurl.poller import Poller, SelectSockets, make_poller
 from curlhttp._libcurl.read_timeouts import find_silent
 from curlhttp._libcurl.result import PLAIN, finish, finish_failed, take_plain_response
 from curlhttp._libcurl.socket_thread import SocketThread
-from curlhttp._libcurl.transfer import Transfer, leak
+from curlhttp._libcurl.transfer import Transfer
 from curlhttp.exceptions import ConnectionError
-
-# --- Remember which origins speak HTTP/2, and let requests wait to share a connection ---
-#
-# A transfer can wait for a connection that another one is opening (CURLOPT_PIPEWAIT). If the server
-# then only speaks HTTP/1.1, libcurl (8.23) leaves it waiting until the first response is complete.
-# So the protocol is read from libcurl's log as soon as it is negotiated.
-
-_ORIGINS = 1000  # remembered
-_GENERATIONS = 8  # see Handle.set_generation
-
-
-class Multiplexing:
-    """What one driver knows about the protocols of origins.
-
-    Attributes:
-        learned: whether the connections of an origin multiplex, until `report_learned`.
-        known: another object after each change of what set_pipewait depends on.
-        has_http2: there may be HTTP/2 connections.
-        on_shared: called with an origin as soon as its connections are known to carry many
-            requests at once; or None.
-    """
-
-    __slots__ = ("_by_origin", "_generations", "has_http2", "known", "learned", "on_shared")
-
-    def __init__(self) -> None:
-        self.learned: dict[str, bool] = {}
-        self.has_http2 = False
-        self.known = object()
-        self.on_shared: Callable[[str], object] | None = None
-        self._by_origin: dict[str, bool] = {}  # on TLS: whether its connections multiplex
-        self._generations: dict[str, int] = {}  # of connections, by origins with a draining one
-
-    def set_pipewait(self, transfer: Transfer, origin: str) -> None:
-        """Let a transfer wait for another's connection unless the origin only speaks HTTP/1.1.
-
-        Args:
-            transfer: prepared; its connection may be shared.
-            origin: of its request.
-        """
-        assert transfer.request is not None
-        if self._generations:
-            transfer.handle.set_generation(self._generations.get(origin, 0))
-        knows = transfer.request.route.http2 == "prior-knowledge"
-        shares = knows or self._by_origin.get(origin)
-        transfer.handle.wait_to_share(shares is not False)
-        # An unknown protocol costs the log of one request. On HTTP/2 the log also reports what the
-        # server refused, which matters for requests that must not go out twice.
-        if shares is None:
-            transfer.read_log(self._on_alpn)
-            return
-        if shares:
-            self.has_http2 = True
-            if transfer.attempt.once:
-                transfer.read_log()
-                return
-        if not self._generations:  # the same is set for the next request, if it is like this one
-            transfer.shares_as = self.known
-
-    def drain(self, connection: Connection) -> None:
-        """Keep further requests off a retired connection that still carries some."""
-        if not connection.is_draining:
-            self.known = object()
-            connection.is_draining = True
-            if len(self._generations) >= _ORIGINS:
-                self._generations.clear()
-            last = self._generations.get(connection.origin, 0)
-            self._generations[connection.origin] = (last + 1) % _GENERATIONS
-
-    def _on_alpn(self, origin: str, shares: bool) -> None:
-        if len(self._by_origin) >= _ORIGINS:  # each one costs the log of one more request then
-            self._by_origin.clear()
-        self.known = object()
-        self._by_origin[origin] = self.learned[origin] = shares
-        self.has_http2 = self.has_http2 or shares
-
-    def report_learned(self, transfers: Iterable[Transfer]) -> list[Transfer]:
-        """Report origins whose protocol was learned; return transfers that wait but cannot share.
-
-        Not in libcurl's callback, because `on_shared` may start further transfers.
-
-        Args:
-            transfers: all running ones.
-        """
-        learned, self.learned = self.learned, {}
-        for origin, shares in learned.items():
-            if shares and self.on_shared is not None:
-                self.on_shared(origin)
-        found = []
-        for transfer in transfers if False in learned.values() else ():
-            assert transfer.request is not None
-            if (
-                transfer.attempt.state == WAITING
-                and self._by_origin.get(transfer.request.url.origin) is False
-            ):
-                found.append(transfer)
-        return found
-
 
 _REMOVE = pycurl.POLL_REMOVE
 _IN = int(pycurl.CSELECT_IN)
-_Reason: TypeAlias = ClientRequest | NameLookup | None
+Reason: TypeAlias = ClientRequest | NameLookup | None
 """What a transfer is resumed for: its request, unless that has ended, or an answer to its names."""
 
 _BREAKS_HPACK = (pycurl.E_RECV_ERROR, 100)  # 100: too large; pycurl has no name for it
@@ -202,8 +106,8 @@ class Driver:
         self._draining: list[tuple[Connection, OpenConnections]] = []  # see _drain
         self._seen = 0.0  # time of the last look at quiet connections
         self._check_at = math.inf  # time of our next check of transfers
-        self._to_resume: deque[tuple[Transfer, _Reason]] = deque()  # at the next turn
-        self._resume_at: dict[Transfer, tuple[float, _Reason]] = {}
+        self._to_resume: deque[tuple[Transfer, Reason]] = deque()  # at the next turn
+        self._resume_at: dict[Transfer, tuple[float, Reason]] = {}
         self._alarm_at = math.inf
         self._on_alarm: Callable[[], object]
         self._silent_at = math.inf  # when the first transfer may have been silent for too long
@@ -308,6 +212,14 @@ class Driver:
     def detach(self) -> None:
         """Remove everything from the owner's loop for good."""
         self.is_attached = False
+        if isinstance(self.poller, SocketThread):
+            self.poller.close()
+
+    def discard(self) -> None:
+        """Close everything, for an engine that was dropped unclosed."""
+        if self.is_attached:
+            self.detach()
+            self.close()
 
     # transfers
 
@@ -324,15 +236,16 @@ class Driver:
             self._act_at_once()
         self.running[easy] = transfer
         transfer.attached = self
-        # As in _start_read_timeout, without a call.
+        # As in start_read_timeout, without a call.
         transfer.check_at = 0.0
         limit = transfer.first_limit
         if limit is not None and transfer.last_activity + limit < self._silent_at:
-            self._start_read_timeout(transfer)
+            self.start_read_timeout(transfer)
         if self.broken is not None:
             self.fail_all()
 
-    def _start_read_timeout(self, transfer: Transfer) -> None:
+    def start_read_timeout(self, transfer: Transfer) -> None:
+        """Check from now on whether the server of a running transfer is silent."""
         transfer.check_at = 0.0
         limit = transfer.first_limit
         if limit is not None:
@@ -345,17 +258,6 @@ class Driver:
         if due < self._check_at:
             self._check_at = due
             self.rearm(due)
-
-    def set_read_timeout(self, transfer: Transfer, seconds: float | None) -> None:
-        """Change how long the server of a running transfer may be silent.
-
-        Args:
-            transfer: may have ended.
-            seconds: from now on; None for no limit.
-        """
-        if transfer.request is not None and transfer.attached:
-            transfer.set_read_timeout(seconds)
-            self._start_read_timeout(transfer)
 
     def use_own_connection(self, transfer: Transfer) -> None:
         """Stop an added transfer from waiting for a connection that it might share."""
@@ -460,16 +362,14 @@ class Driver:
         self._to_resume.append((transfer, transfer.request))
         self._act_at_once()
 
-    def resume_at(self, transfer: Transfer, due: float) -> None:
-        """Resume a paused transfer at a time; libcurl's callbacks may call this.
+    def resume_at(self, transfer: Transfer, due: float, reason: Reason) -> None:
+        """Resume a paused transfer, or go on with its names, at a time; callbacks may call this.
 
         Args:
             transfer: is running.
-            due: the monotonic time.
+            due: the monotonic time, math.inf for never.
+            reason: the request of the transfer, or the names.
         """
-        self._return_at(transfer, due, transfer.request)
-
-    def _return_at(self, transfer: Transfer, due: float, reason: _Reason) -> None:
         self._resume_at[transfer] = due, reason
         self._check_by(due)
 
@@ -486,7 +386,7 @@ class Driver:
             if monotonic() > end:
                 break
 
-    def _resume_if_running(self, transfer: Transfer, reason: _Reason) -> None:
+    def _resume_if_running(self, transfer: Transfer, reason: Reason) -> None:
         """Resume a transfer unless it has ended meanwhile; another driver may run it by now."""
         if transfer.attached is self:
             if transfer.request is reason:
@@ -503,15 +403,6 @@ class Driver:
     def continue_soon(self, lookup: NameLookup) -> None:
         """Continue with an answer at the next turn; any thread may call this."""
         self._to_resume.append((lookup.transfer, lookup))
-
-    def continue_at(self, lookup: NameLookup, due: float) -> None:
-        """Continue without an answer at a time.
-
-        Args:
-            lookup: for a transfer that is running.
-            due: the monotonic time, math.inf for never.
-        """
-        self._return_at(lookup.transfer, due, lookup)
 
     def end(self, transfer: Transfer, code: int, message: str) -> None:
         """End a transfer that libcurl has ended before, with another code."""
@@ -754,11 +645,9 @@ class Driver:
 
     def fail_all(self) -> None:
         """Fail all transfers, because after a failed callback libcurl may report nothing."""
+        assert self.broken is not None
         for transfer in list(self.running.values()):
-            error = self.broken
-            if isinstance(error, pycurl.error):
-                error = make_driver_error(error, transfer.request)
-            self.fail(transfer, error)
+            self.fail(transfer, convert_driver_error(self.broken, transfer.request))
 
     def set_alarm(self, due: float, call: Callable[[], object]) -> None:
         """Call a function once, in a turn of the driver.

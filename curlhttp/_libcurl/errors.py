@@ -39,7 +39,6 @@ _QUIC_CONNECT_ERROR = 96
 _PROXY = 97
 _SSL_CLIENTCERT = 98
 _TOO_LARGE = 100
-_ECH_REQUIRED = 101
 
 _ECONNRESET_EPIPE = (104, 32, 54, 10053, 10054)  # Linux, both, macOS, Windows
 
@@ -64,8 +63,7 @@ class TransferFailure(NamedTuple):
     refusal: str = ""  # why the server refused TLS, if that is known
 
 
-_LOCAL = frozenset({pycurl.E_INTERFACE_FAILED, pycurl.E_SSL_SHUTDOWN_FAILED})
-_LASTING = _LOCAL | {_TOO_LARGE}
+_LASTING = frozenset({pycurl.E_INTERFACE_FAILED, _TOO_LARGE})
 _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
     pycurl.E_SSL_CONNECT_ERROR: "handshake",
     # An alert; from TLS 1.3 on it comes after the handshake.
@@ -76,7 +74,6 @@ _TLS_FAILURES: dict[int, Literal["handshake", "untrusted"]] = {
     HTTP2_STREAM: "handshake",
     pycurl.E_PEER_FAILED_VERIFICATION: "untrusted",
     pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: "untrusted",
-    pycurl.E_SSL_INVALIDCERTSTATUS: "untrusted",
 }
 
 _ON_QUIC = frozenset({pycurl.E_SEND_ERROR, pycurl.E_RECV_ERROR, _HTTP3, _QUIC_CONNECT_ERROR})
@@ -89,16 +86,11 @@ _OF_CERTIFICATES = frozenset(
         pycurl.E_SSL_CIPHER,
         pycurl.E_PEER_FAILED_VERIFICATION,
         pycurl.E_SSL_CACERT_BADFILE,
-        pycurl.E_SSL_CRL_BADFILE,
-        pycurl.E_SSL_ISSUER_ERROR,
         pycurl.E_SSL_ENGINE_NOTFOUND,
         pycurl.E_SSL_ENGINE_SETFAILED,
         pycurl.E_SSL_ENGINE_INITFAILED,
-        pycurl.E_USE_SSL_FAILED,
         pycurl.E_SSL_PINNEDPUBKEYNOTMATCH,
-        pycurl.E_SSL_INVALIDCERTSTATUS,
         _SSL_CLIENTCERT,
-        _ECH_REQUIRED,
     }
 )
 
@@ -111,8 +103,8 @@ _CUT_BODY = "the connection broke within the response body"
 
 _Kind = type[e.RequestException]
 
-# Codes that are not here mean a misuse of libcurl, a disabled protocol or a lack of memory; or
-# `_kind` decides by more than the code.
+# Codes that are not here mean a misuse of libcurl, a disabled protocol, an option that is never set
+# or a lack of memory; or `_kind` decides by more than the code.
 _TABLE: dict[int, _Kind] = {
     **dict.fromkeys(_OF_CERTIFICATES, e.SSLError),
     pycurl.E_URL_MALFORMAT: e.InvalidURL,
@@ -120,14 +112,10 @@ _TABLE: dict[int, _Kind] = {
     pycurl.E_COULDNT_RESOLVE_HOST: e.ConnectionError,
     _WEIRD_SERVER_REPLY: e.RemoteProtocolError,
     pycurl.E_PARTIAL_FILE: e.ChunkedEncodingError,
-    pycurl.E_TOO_MANY_REDIRECTS: e.TooManyRedirects,
     pycurl.E_GOT_NOTHING: e.ConnectionError,
     pycurl.E_SEND_ERROR: e.ConnectionError,
     pycurl.E_BAD_CONTENT_ENCODING: e.ContentDecodingError,
-    pycurl.E_FILESIZE_EXCEEDED: e.ResponseTooLarge,
     pycurl.E_SEND_FAIL_REWIND: e.ConnectionError,
-    pycurl.E_SSL_SHUTDOWN_FAILED: e.ConnectionError,
-    pycurl.E_NO_CONNECTION_AVAILABLE: e.PoolTimeout,
     HTTP2_STREAM: e.RemoteProtocolError,
     _HTTP3: e.RemoteProtocolError,
     _QUIC_CONNECT_ERROR: e.ConnectionError,
@@ -166,7 +154,7 @@ def _note_facts(error: e.RequestException, failure: TransferFailure, what: str) 
     code = failure.code
     error.refused = failure.refused
     if code in _LASTING or what in _LASTING_TEXTS:
-        error.is_lasting, error.is_local = True, code in _LOCAL
+        error.is_lasting, error.is_local = True, code == pycurl.E_INTERFACE_FAILED
     if what == _HEAD_TOO_LARGE:
         error._reason = "too_large"
     if code == pycurl.E_COULDNT_CONNECT and failure.os_errno:
@@ -291,7 +279,6 @@ _MESSAGES = {
     pycurl.E_GOT_NOTHING: "the server closed the connection without a response",
     pycurl.E_SEND_ERROR: "the connection broke while the request was sent",
     _TOO_LARGE: _HEAD_TOO_LARGE,
-    pycurl.E_FILESIZE_EXCEEDED: "the response is larger than max_response_size",
     _PROXY: "the proxy refused or failed",
 }
 
@@ -656,13 +643,15 @@ def find_descriptor_shortage(
     return error
 
 
-def make_driver_error(error: pycurl.error, request: ClientRequest | None) -> RequestException:
-    """Return the exception for a function of libcurl that failed, which none should.
+def convert_driver_error(error: BaseException, request: ClientRequest | None) -> BaseException:
+    """Return another exception if a function of libcurl failed, which none should.
 
     Args:
-        error: raised by pycurl.
+        error: raised when a transfer was started; one that is not pycurl's is returned.
         request: the request that it failed for.
     """
+    if not isinstance(error, pycurl.error):
+        return error
     if is_finalizing():  # pycurl calls no callbacks any more
         failure: RequestException = exit_error()
     else:

@@ -10,7 +10,6 @@ from curlhttp._libcurl.result import read_piece, read_pieces
 if TYPE_CHECKING:
     from curlhttp._http.response import Head
     from curlhttp._http.timings import CurlTimings, Timings
-    from curlhttp._libcurl.driver import Driver
     from curlhttp._libcurl.transfer import Transfer
 
 
@@ -104,14 +103,6 @@ class OpenTransfer:
             self._engine.abort_from_finalizer(self._transfer)
 
     def set_read_timeout(self, seconds: float | None) -> None:
-        """Change how long the server may be silent while the rest is read.
-
-        Args:
-            seconds: None for no limit.
-
-        Raises:
-            ValueError: the number of seconds is not positive.
-        """
-        driver: Driver | None = self._transfer.driver
-        if driver is not None and self._has_transfer:
-            driver.set_read_timeout(self._transfer, seconds)
+        """Change how long the server may be silent while the rest is read; None for no limit."""
+        if self._has_transfer:
+            self._transfer.set_read_timeout(seconds)

@@ -17,13 +17,13 @@ from curlhttp._libcurl import pycurl
 from curlhttp._runtime.log import log as request_logger
 
 _MAX_BYTES = 64 * 1024  # of one attempt, because a server may send heads without end
-_TEXT_LINE, _HEAD_IN, _HEAD_OUT = (
+_TEXT, _HEAD_IN, _HEAD_OUT = (
     int(pycurl.INFOTYPE_TEXT),
     int(pycurl.INFOTYPE_HEADER_IN),
     int(pycurl.INFOTYPE_HEADER_OUT),
 )
 _BODIES = {int(pycurl.INFOTYPE_DATA_IN): "received", int(pycurl.INFOTYPE_DATA_OUT): "sent"}
-_MARKS = {_TEXT_LINE: "*", _HEAD_IN: "<", _HEAD_OUT: ">"}
+_MARKS = {_TEXT: "*", _HEAD_IN: "<", _HEAD_OUT: ">"}
 
 
 class DebugLog:
@@ -51,17 +51,17 @@ class DebugLog:
             self._bodies[kind] = self._bodies.get(kind, 0) + len(text)
         # HTTP/2 logs each field in a separate line ("[HTTP/2] [1] [cookie: ...]"), and then the
         # same head again.
-        elif kind in _MARKS and self._left > 0 and not (kind == _TEXT_LINE and text[:1] == b"["):
+        elif kind in _MARKS and self._left > 0 and not (kind == _TEXT and text[:1] == b"["):
             self._left -= len(text)
             self._add(kind, text)
 
     def note(self, text: str) -> None:
         """Add a line about something that curlhttp did."""
-        self(_TEXT_LINE, text.encode())
+        self(_TEXT, text.encode())
 
     def _add(self, kind: int, text: bytes) -> None:
         since = monotonic() - self._begun
-        if kind == _TEXT_LINE:
+        if kind == _TEXT:
             self._found.append((since, kind, text))
             return
         *whole, rest = (self._started.pop(kind, b"") + text).split(b"\n")
@@ -90,7 +90,7 @@ class DebugLog:
             if not masks:
                 line = escape_bytes(raw.rstrip())
             else:
-                line = redact_log_line(raw) if kind == _TEXT_LINE else heads[kind].line(raw)
+                line = redact_log_line(raw) if kind == _TEXT else heads[kind].line(raw)
             yield f"+{since:.6f} {_MARKS[kind]} {line}"
         for kind, raw in self._started.items():  # it may contain part of a secret
             yield f"{_MARKS[kind]} {len(raw)} bytes of a line that did not end"
@@ -104,7 +104,6 @@ class DebugLog:
 
 LogEvent: TypeAlias = Literal["refused", "goaway", "downgrades", "alpn"]
 
-_TEXT = int(pycurl.INFOTYPE_TEXT)
 # Patterns are compiled when they are first used: few connections need them.
 _REFUSED = rb"HTTP/[23] stream \d+ refused by server"
 _GOAWAY = rb"received GOAWAY, error=\d+, last_stream=(\d+)"

@@ -146,7 +146,7 @@ class _RunsLookups(Protocol):
     @property
     def poller(self) -> Poller: ...
     def continue_soon(self, lookup: NameLookup) -> None: ...
-    def continue_at(self, lookup: NameLookup, due: float) -> None: ...
+    def resume_at(self, transfer: Transfer, due: float, reason: NameLookup) -> None: ...
     def restart(self, transfer: Transfer) -> None: ...
     def end(self, transfer: Transfer, code: int, message: str) -> None: ...
 
@@ -236,7 +236,7 @@ class Lookups:
             else:
                 self._end(lookup, *lookup.error)
         elif now < lookup.expires:
-            self._driver.continue_at(lookup, min(due, lookup.expires))
+            self._driver.resume_at(lookup.transfer, min(due, lookup.expires), lookup)
         else:
             waited = f"Resolving timed out after {int((now - lookup.begun) * 1000)} milliseconds"
             self._end(lookup, pycurl.E_OPERATION_TIMEDOUT, waited)
@@ -251,7 +251,7 @@ class Lookups:
         elif failure and (lookup.is_complete or now >= ends):
             self._end(lookup, *failure)
         elif failure:
-            self._driver.continue_at(lookup, ends)
+            self._driver.resume_at(transfer, ends, lookup)
         elif lookup.is_complete:
             self.stop(transfer)
 

@@ -153,7 +153,7 @@ def route_options(route: NetworkRoute) -> list[Option]:
     return [
         (pycurl.HTTP_VERSION, version),
         *_trust(route.tls, _ORIGIN_TLS),
-        *_pins(route.pins),
+        *([] if route.pins is None else [(pycurl.PINNEDPUBLICKEY, route.pins)]),
         *([(pycurl.SSL_SESSIONID_CACHE, 0)] if route.certificates else ()),
         *_identity(route.tls.cert, _ORIGIN_TLS),
         *_proxy(route),
@@ -225,10 +225,6 @@ def _trust(tls: TLS, names: _TLSOptions) -> list[Option]:
     if tls.ciphers:
         trust.append((names.ciphers, tls.ciphers))
     return trust
-
-
-def _pins(pins: str | None) -> list[Option]:
-    return [] if pins is None else [(pycurl.PINNEDPUBLICKEY, pins)]
 
 
 def _path_options(route: NetworkRoute) -> list[Option]:

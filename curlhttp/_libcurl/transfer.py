@@ -3,8 +3,7 @@
 The callbacks do not raise, because an exception breaks all other transfers of a curl_multi. They
 store the error in `failed`, and the code that runs the transfer raises it. Whether libcurl may send
 the request again is decided by the table in attempt.py, which gets libcurl's events from here. When
-the attempt has ended, result.py turns it into a response or an exception. This module also keeps a
-forked child from using its parent's transfers.
+the attempt has ended, result.py turns it into a response or an exception.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from curlhttp._libcurl.options import get_first_limit
 from curlhttp._libcurl.upload import Upload
 from curlhttp._runtime.engine import MAX_DRAINED, Totals
 from curlhttp._runtime.log import RequestLog, get_request_log
-from curlhttp.exceptions import BlockedAddress, ConnectionError
+from curlhttp.exceptions import BlockedAddress
 
 _SHORTEST_HEAD = len(b"HTTP/1.1 200\n\n")
 _MOST_OF_TUNNEL = 256 * 1024  # bytes of a proxy's response to CONNECT
@@ -110,7 +109,8 @@ class _RunsTransfers(Protocol):
 
     def look_up(self, transfer: Transfer) -> bool: ...
     def resume_soon(self, transfer: Transfer) -> None: ...
-    def resume_at(self, transfer: Transfer, due: float) -> None: ...
+    def resume_at(self, transfer: Transfer, due: float, reason: ClientRequest) -> None: ...
+    def start_read_timeout(self, transfer: Transfer) -> None: ...
 
 
 class SpeedWindow:
@@ -400,15 +400,24 @@ class Transfer:
             self._check_size_at = min(request.max_response_size, _FIRST_CHECK)
 
     def set_read_timeout(self, seconds: float | None) -> None:
-        """Change how long the server may be silent from now on; None for no limit."""
+        """Change how long the server may be silent from now on, unless the transfer has ended.
+
+        Args:
+            seconds: None for no limit.
+
+        Raises:
+            ValueError: the number of seconds is not positive.
+        """
         from dataclasses import replace  # slow to import
 
         request = self.request
-        assert request is not None
+        if request is None or self.attached is None:
+            return
         request.timeout = replace(request.timeout, read=seconds)
         self.first_limit = get_first_limit(request)
         self._last_url = None  # so that this is not kept for the next request
         self.last_activity = monotonic()
+        self.attached.start_read_timeout(self)
 
     def _collect_log(self, request_log: RequestLog, request: ClientRequest) -> None:
         """Add libcurl's log of a request that is about to go out to its log."""
@@ -494,7 +503,7 @@ class Transfer:
             event = table.CONNECTED
         else:
             connections = self.connections
-            connection = connections.check(connections.find(route), self.request)
+            connection = connections.check(connections.by_route.get(route), self.request)
             if connection is not None and attempt.once and _retires(connection):
                 connection = None
             event = table.UNFIT if connection is None else table.KEPT
@@ -508,7 +517,7 @@ class Transfer:
     def _turn_away(self, event: int, route: Route) -> int:
         """Keep the request, of which nothing has left, off the connection."""
         self.handle.is_dirty = True
-        self.connection = self.connections.find(route)
+        self.connection = self.connections.by_route.get(route)
         self.attempt.receive(event)
         return _ABORT
 
@@ -736,7 +745,7 @@ class Transfer:
         assert self.attached is not None
         if now < self._limited_until:
             self.paused = True
-            self.attached.resume_at(self, self._limited_until)
+            self.attached.resume_at(self, self._limited_until, request)
             return _PAUSE
         result = self.on_piece(piece) if self.streams else self.on_body(piece)
         if result is None:
@@ -1018,6 +1027,19 @@ class Transfer:
 
     # what others ask for
 
+    def begin_wait(self) -> None:
+        """Let a caller wait for more of a streamed body; the time before that does not count."""
+        if self.paused and self.attached is not None:
+            self.attached.resume_soon(self)
+        self.last_activity = monotonic()
+        if self.speed_window is not None:
+            self.speed_window.come_back()
+
+    def end_wait(self) -> None:
+        """Note that the caller has something to read."""
+        if self.speed_window is not None:
+            self.speed_window.leave()
+
     def take_pieces(self) -> list[bytes]:
         """Return the received part of a streamed body."""
         taken = self.pieces[:]
@@ -1159,35 +1181,3 @@ def _set_socket_options(descriptor: int, options: Sequence[SocketOption]) -> int
     except (OSError, TypeError):
         return 1  # libcurl closes the socket: CURLE_COULDNT_CONNECT (CURLOPT_SOCKOPTFUNCTION)
     return 0
-
-
-# --- Keep a forked child from using or closing the connections of its parent ---
-#
-# A child that uses them gets the parent's responses; one that closes or garbage-collects them
-# ends the parent's TLS sessions. So each handle gets a reference that is never released, and the
-# engines start with new handles.
-
-
-def leak(*handles: object) -> None:
-    """Keep pycurl objects from being freed, also when the interpreter exits.
-
-    Args:
-        handles: pycurl objects, or objects that hold some; None is ignored.
-    """
-    import ctypes  # only forked children need it
-
-    for handle in handles:
-        if handle is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
-
-
-def leak_transfer(transfer: Transfer) -> None:
-    """Leave a transfer to the parent process; reading its response here raises."""
-    # The transfer as well, because the callbacks of the handle must not be freed before it.
-    driver = transfer.driver
-    leak(transfer, transfer.easy, driver, None if driver is None else driver.multi)
-    transfer.attached, transfer.totals = None, Totals()  # the parent counts it
-    transfer.done = True
-    transfer.failed = ConnectionError(
-        "this response belongs to the process that this one was forked from"
-    )

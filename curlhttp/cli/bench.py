@@ -143,7 +143,7 @@ def _create_plan(urls: tuple[str, ...], options: _BenchOptions) -> LoadPlan:
 
 
 def _check_open_files(concurrency: int) -> None:
-    from curlhttp._libcurl.connection_pool import limit_by_open_files
+    from curlhttp._libcurl.slots import limit_by_open_files
 
     bound = limit_by_open_files(concurrency)
     if bound < concurrency:

@@ -142,7 +142,7 @@ def _check_open_files(problems: list[str]) -> dict[str, int | None] | None:
     except ImportError:
         return None
     from curlhttp._http.config import Limits
-    from curlhttp._libcurl.connection_pool import limit_by_open_files
+    from curlhttp._libcurl.slots import limit_by_open_files
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = limit_by_open_files(2**31)

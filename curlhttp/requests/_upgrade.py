@@ -16,9 +16,8 @@ from io import BufferedReader, BytesIO
 from socket import SHUT_RDWR, SocketIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from curlhttp._client.upgrade import send_upgrade
+from curlhttp._features.upgrade import send_upgrade
 from curlhttp._http.response import Response
-from curlhttp._libcurl.streams.blocking import SocketStream, as_socket
 from curlhttp._runtime.engine import Engine, to_connector
 from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import (
@@ -30,13 +29,14 @@ from curlhttp.exceptions import (
     RequestException,
 )
 from curlhttp.requests._original_response import Body
+from curlhttp.requests._upgraded_socket import SocketStream, as_socket
 
 if TYPE_CHECKING:
     import socket
 
     from _typeshed import WriteableBuffer
 
-    from curlhttp._client.upgrade import Reply
+    from curlhttp._features.upgrade import Reply
     from curlhttp._http.request import ClientRequest
 
 _PIECE = 64 * 1024  # bytes

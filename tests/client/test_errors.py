@@ -180,13 +180,11 @@ def a_request(**options: Any) -> ClientRequest:
     ("code", "facts"),
     [
         (45, {"is_local": True, "is_lasting": True}),  # CURLE_INTERFACE_FAILED
-        (80, {"is_local": True, "is_lasting": True}),  # CURLE_SSL_SHUTDOWN_FAILED
         (100, {"is_local": False, "is_lasting": True, "broken_part": None}),  # CURLE_TOO_LARGE
         (7, {"is_local": False, "is_lasting": False}),
         (35, {"tls_failure": "handshake", "is_lasting": False}),
         (60, {"tls_failure": "untrusted"}),  # certificate, host name
         (90, {"tls_failure": "untrusted"}),  # pin
-        (91, {"tls_failure": "untrusted"}),
         (58, {"tls_failure": None}),
         (8, {"broken_part": None}),
     ],
@@ -253,7 +251,6 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
         (35, {"message": "TLS connect error: unexpected eof while reading"}, e.ConnectionError),
         (35, {"message": "wrong version number"}, e.SSLError),
         (42, {"aborted_resend": True}, e.ConnectionError),
-        (47, {}, e.TooManyRedirects),
         (52, {}, e.ConnectionError),
         (55, {}, e.ConnectionError),
         (55, {"has_head": True}, e.ChunkedEncodingError),
@@ -265,19 +262,15 @@ def test_every_code_makes_an_exception_with_its_facts(code: int) -> None:
         (58, {}, e.SSLError),
         (60, {}, e.SSLError),
         (61, {}, e.ContentDecodingError),
-        (63, {}, e.ResponseTooLarge),
         (65, {}, e.ConnectionError),
         (77, {}, e.SSLError),
-        (89, {}, e.PoolTimeout),
         (90, {}, e.SSLError),
-        (91, {}, e.SSLError),
         (92, {}, e.RemoteProtocolError),
         (95, {}, e.RemoteProtocolError),
         (96, {}, e.ConnectionError),
         (97, {}, e.ProxyError),
         (98, {}, e.SSLError),
         (100, {}, e.RemoteProtocolError),
-        (101, {}, e.SSLError),
         (2, {}, e.RequestException),
         (27, {}, e.RequestException),
         (43, {}, e.RequestException),

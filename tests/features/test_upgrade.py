@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import Client, Timeout
-from curlhttp._client.upgrade import Upgraded, _ChunkedDecoder, upgrade
-from curlhttp._client.upgrade import send_upgrade as ask_engine
+from curlhttp._features.upgrade import Upgraded, _ChunkedDecoder, upgrade
+from curlhttp._features.upgrade import send_upgrade as ask_engine
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._http.timings import Timings

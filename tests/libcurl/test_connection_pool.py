@@ -24,13 +24,8 @@ from curlhttp import (
     PoolTimeout,
     Timeout,
 )
-from curlhttp._libcurl.connection_pool import (
-    ConnectionPool,
-    IdleTransfers,
-    Slots,
-    SlotWaiter,
-    limit_by_open_files,
-)
+from curlhttp._libcurl.connection_pool import ConnectionPool, IdleTransfers
+from curlhttp._libcurl.slots import Slots, SlotWaiter, limit_by_open_files
 from curlhttp._libcurl.transfer import Transfer
 from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient

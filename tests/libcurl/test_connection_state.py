@@ -278,7 +278,7 @@ def test_a_socket_that_is_closed_or_another_is_not_taken_for_the_connection() ->
             found = connections.add(route, [own.fileno()], multiplexes=True, is_tls=True)
             assert found is not None
             assert found.descriptor == own.fileno()
-            assert connections.find(route) is found
+            assert connections.by_route.get(route) is found
 
 
 def test_no_function_in_python_runs_when_a_borrowed_socket_ends() -> None:

@@ -143,7 +143,8 @@ def test_ctrl_c_leaves_no_coroutine_behind(
 # --- a transfer that changes hands ---
 
 
-_HANDOVER = ("connection_pool.py", "blocking.py")
+_POOL = ("connection_pool.py", "slots.py")
+_HANDOVER = (*_POOL, "blocking.py", "driver_pool.py")
 
 
 class _Interrupt:
@@ -256,7 +257,7 @@ def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
 def test_ctrl_c_while_an_unread_stream_is_closed_loses_no_slot(app: AppServer) -> None:
     url = app.url + "/bytes/3"
     number, lost = _find_lost_slots(
-        url, _new, lambda client: client.stream("GET", url).close, ("connection_pool.py",)
+        url, _new, lambda client: client.stream("GET", url).close, _POOL
     )
     assert number > 4
     assert not lost
@@ -268,9 +269,7 @@ def test_ctrl_c_while_a_stream_is_read_to_its_end_loses_no_slot(
     app: AppServer, make: Callable[[str], curlhttp.Client]
 ) -> None:
     url = app.url + "/bytes/3"
-    number, lost = _find_lost_slots(
-        url, make, lambda client: client.stream("GET", url).read, ("connection_pool.py",)
-    )
+    number, lost = _find_lost_slots(url, make, lambda client: client.stream("GET", url).read, _POOL)
     assert number > 4
     assert not lost
 

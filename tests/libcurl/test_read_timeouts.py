@@ -13,6 +13,7 @@ import curlhttp
 from curlhttp import ClientRequest, Timeout
 from curlhttp import exceptions as e
 from curlhttp._libcurl.attempt import ON_NEW, AttemptState
+from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.options import get_first_limit
 from curlhttp._libcurl.read_timeouts import find_silent
@@ -183,6 +184,7 @@ def test_a_changed_read_timeout_is_not_that_of_the_next_request() -> None:
         request = client.build_request("GET", URL)
         transfer.prepare(request)
         assert transfer.first_limit == 40
+        transfer.attached = Driver(client.limits, 1)
         transfer.set_read_timeout(3)
         assert transfer.first_limit == request.timeout.read == 3
         transfer.clean()

@@ -15,7 +15,7 @@ import trio
 
 import curlhttp
 from curlhttp import AsyncClient, Client
-from curlhttp._libcurl import connection_pool
+from curlhttp._libcurl import connection_pool, slots
 from curlhttp._libcurl.engines import multi
 from tests.servers import AppServer
 
@@ -41,6 +41,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warnings]:
     for module in (connection_pool, multi):
         monkeypatch.setattr(module, "WARN_AFTER", 0.05)
         monkeypatch.setattr(module, "WARN_AGAIN", 0.05)
+    monkeypatch.setattr(slots, "WARN_AFTER", 0.05)
     handler = Warnings()
     logging.getLogger("curlhttp").addHandler(handler)
     yield handler

@@ -17,7 +17,7 @@ import trio
 
 from curlhttp import AsyncClient, Client, Limits, Timeout
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.engines.blocking import PooledDriver
+from curlhttp._libcurl.driver_pool import PooledDriver
 from curlhttp._libcurl.poller import SelectSockets, WakeableSockets
 from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp.exceptions import ClientClosed, ConnectionError, ReadTimeout, StreamConsumedError

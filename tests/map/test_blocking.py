@@ -14,8 +14,8 @@ import pytest
 
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
+from curlhttp._features.map.engine import SteppedEngine
 from curlhttp._http.config import Limits
-from curlhttp._libcurl.engines.stepped import SteppedEngine
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
 from tests.support.internals import finish_script, run_script, start_script
 from tests.support.pace import assert_in_time, paced

@@ -16,8 +16,8 @@ import trio
 
 import curlhttp
 from curlhttp import AdaptiveLimit, AsyncClient, Client, ConcurrencyLimit, RateLimit
+from curlhttp._features.map.engine import SteppedEngine
 from curlhttp._http.config import Limits
-from curlhttp._libcurl.engines.stepped import SteppedEngine
 from curlhttp._runtime import running_maps
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -416,11 +416,11 @@ def test_a_thread_of_another_language_may_end_a_wait() -> None:
 ENDED = """
 import logging, sys, threading, curlhttp
 from curlhttp._libcurl import connection_pool
-from curlhttp._libcurl.engines import stepped
+from curlhttp._features.map import engine
 from curlhttp._runtime import run
 
 logging.getLogger("curlhttp").setLevel("ERROR")
-run.LOOK_AGAIN = stepped.LOOK_AGAIN = connection_pool.WARN_AFTER = 0.1
+run.LOOK_AGAIN = engine.LOOK_AGAIN = connection_pool.WARN_AFTER = 0.1
 url = sys.argv[1]
 limited = {"concurrency_limit": curlhttp.ConcurrencyLimit(1)}
 pooled = {"limits": curlhttp.Limits(max_connections=1)}

@@ -45,7 +45,7 @@ FAILURES = {
     96: "QUIC handshake",
     100: "headers without end",
 }
-UNTRUSTED = {60, 90, 91}
+UNTRUSTED = {60, 90}
 OF_THE_PROXY = {5, 97}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from curlhttp._libcurl.connection_pool import Slots
+from curlhttp._libcurl.slots import Slots
 from tests.support.colours import AnyClient
 
 ROOT = Path(__file__).parents[2]

@@ -106,7 +106,7 @@ def run_in_thread(client: BlockingClient, download: Callable[[Send, Runtime], Aw
         client: has no transport of its own.
         download: gets what sends a request, and the runtime.
     """
-    from curlhttp._libcurl.engines.stepped import SteppedEngine
+    from curlhttp._features.map.engine import SteppedEngine
 
     engine = SteppedEngine(client.limits, multiplexes=client._multiplexes)
     client._add_engine(engine)

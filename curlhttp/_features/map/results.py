@@ -11,12 +11,12 @@ from curlhttp._client.features import OWN_SETTINGS
 from curlhttp._client.straight import go_on, is_final
 from curlhttp._client.streamed_response import BaseStreamedResponse
 from curlhttp._features.map.backlog import Job
+from curlhttp._features.map.engine import SteppedEngine
 from curlhttp._features.map.scheduler import MapScheduler, Result_co
 from curlhttp._http.errors import Unpicklable, client_closed
 from curlhttp._http.exiting import check_running
 from curlhttp._http.request import READ_BY_LAYER, ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl.engines.stepped import SteppedEngine
 from curlhttp._runtime.engine import Runtime, Send
 from curlhttp._runtime.run import send_sync
 

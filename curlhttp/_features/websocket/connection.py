@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidState
 from websockets.frames import Opcode
 from websockets.protocol import State
 
-from curlhttp._client.upgrade import Upgraded
+from curlhttp._features.upgrade import Upgraded
 from curlhttp._features.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
 from curlhttp._features.websocket.handshake import Settings
 from curlhttp._http.decoding import Parts

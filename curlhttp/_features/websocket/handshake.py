@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from curlhttp._client.chain import HANDSHAKE
 from curlhttp._client.request_builder import check_options, check_raises
-from curlhttp._client.upgrade import Upgraded, upgrade
+from curlhttp._features.upgrade import Upgraded, upgrade
 from curlhttp._http.errors import check_number
 from curlhttp._http.redaction import display_text, display_url
 from curlhttp._http.request import ClientRequest

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from curlhttp._client.base import BaseClient
     from curlhttp._client.options import DownloadOptions
-    from curlhttp._client.upgrade import Upgraded
+    from curlhttp._features.upgrade import Upgraded
     from curlhttp._features.websocket.connection import Message, SentPing, WebSocketConnection
     from curlhttp._http.inputs import JSONInput
 

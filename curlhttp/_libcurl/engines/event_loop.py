@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -23,7 +24,7 @@ from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp._libcurl.transfer import Transfer
 from curlhttp._libcurl.upload import Upload
 from curlhttp._runtime.engine import ByteStream, Runtime, to_connector
-from curlhttp._runtime.loops import EventWaiter, SharedWaiter, in_thread, make_race, sleep
+from curlhttp._runtime.loops import SharedWaiter, in_thread, make_race, sleep
 from curlhttp._runtime.network import network, now, wall
 from curlhttp._runtime.race import Race
 from curlhttp.exceptions import ConnectionError
@@ -198,60 +199,22 @@ class EventLoopEngine(MultiEngine):
     def has_ended(self) -> bool:
         """Return whether the event loop has ended for good."""
 
+    # finalizers, which may run in any thread
+
+    def abort_from_finalizer(self, incoming: Transfer) -> None:
+        """Abandon a response from a finalizer."""
+        if not self.is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._call_soon(partial(self.abort, incoming))
+
+    def __del__(self) -> None:
+        if getattr(self, "is_closed", True):  # it has no driver yet, or none any more
+            return
+        try:
+            self._call_soon(self._driver.discard)  # the loop keeps the driver alive
+        except RuntimeError:  # the loop has ended; uvloop would keep it forever
+            self._driver.discard()
+
 
 def _make_race() -> Race:
     return network.make_race() or make_race()
-
-
-# --- Waiters for trio: a task waits until another one wakes it ---
-
-
-class WakeOrder:
-    """The order in which the waiting tasks of an engine continue.
-
-    Attributes:
-        woken: the woken waiters whose tasks have not continued yet.
-        early: events of tasks that ran before their turn.
-    """
-
-    __slots__ = ("early", "woken")
-
-    def __init__(self) -> None:
-        self.woken: OrderedDict[OrderedWaiter, None] = OrderedDict()
-        self.early: list[anyio.Event] = []
-
-
-class OrderedWaiter(EventWaiter):
-    """A waiter whose task continues after those that were woken earlier.
-
-    trio runs tasks that were woken together in any order. A task that runs before its turn waits
-    again until the next one has continued.
-    """
-
-    __slots__ = ("_has_task", "_order")
-
-    def __init__(self, order: WakeOrder) -> None:
-        super().__init__()
-        self._order = order
-        self._has_task = False
-
-    def wake(self) -> None:
-        """Wake the task; never blocks, may be called twice."""
-        if self._has_task:  # otherwise no task would remove the waiter
-            self._order.woken[self] = None
-        super().wake()
-
-    async def _wait(self) -> None:
-        """Wait until it is woken and it is the task's turn."""
-        woken, early = self._order.woken, self._order.early
-        self._has_task = True
-        try:
-            await super()._wait()
-            while self in woken and next(iter(woken)) is not self:
-                early.append(event := anyio.Event())
-                await event.wait()
-        finally:
-            self._has_task = False
-            woken.pop(self, None)
-            while early:
-                early.pop().set()

@@ -6,31 +6,11 @@ Loaded with the first AsyncClient.
 from __future__ import annotations
 
 import asyncio
-import warnings
 
 from curlhttp._http.config import Limits
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine
 from curlhttp._libcurl.engines.on_asyncio import AsyncioEngine
 from curlhttp._runtime.loops import Loop
-
-
-def install_uvloop() -> bool:
-    """Make asyncio use uvloop from now on, if uvloop is installed.
-
-    Returns:
-        Whether it does; without uvloop nothing changes.
-    """
-    install = getattr(asyncio, "set_event_loop_policy", None)  # Python 3.16 has none
-    try:
-        from uvloop import EventLoopPolicy
-    except ImportError:
-        return False
-    if install is None:
-        return False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.14
-        install(EventLoopPolicy())
-    return True
 
 
 def make_engine(

@@ -19,21 +19,10 @@ from curlhttp._http.fork import register
 from curlhttp._http.request import IF_LARGE, ClientRequest
 from curlhttp._http.response import Response
 from curlhttp._libcurl import pycurl
-from curlhttp._libcurl.connection_pool import (
-    OwnConnections,
-    QueuedRequest,
-    Slots,
-    TransferPool,
-    Wakeable,
-    count_failed_wait,
-    find_unread,
-    limit_by_open_files,
-    no_slot_error,
-    warn_of_wait,
-)
 from curlhttp._libcurl.connection_state import OpenConnections, Quarantine, tell_state
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.errors import make_driver_error
+from curlhttp._libcurl.errors import convert_driver_error
+from curlhttp._libcurl.forked_child import leak, leak_transfer
 from curlhttp._libcurl.handle import Shares
 from curlhttp._libcurl.incoming import OpenTransfer, Taken
 from curlhttp._libcurl.result import (
@@ -42,11 +31,16 @@ from curlhttp._libcurl.result import (
     make_response,
     take_small_response,
 )
-from curlhttp._libcurl.transfer import (
-    Transfer,
-    leak,
-    leak_transfer,
+from curlhttp._libcurl.slots import (
+    Slots,
+    count_failed_wait,
+    find_unread,
+    limit_by_open_files,
+    no_slot_error,
+    warn_of_wait,
 )
+from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import OwnConnections, QueuedRequest, TransferPool, Wakeable
 from curlhttp._runtime.engine import (
     EngineState,
     Incoming,
@@ -248,16 +242,11 @@ class MultiEngine(ABC):
         """
         try:
             if not incoming.pieces:
-                if incoming.paused:
-                    self._driver.resume_soon(incoming)
-                incoming.last_activity = monotonic()  # the caller did not wait before
-                if incoming.speed_window is not None:
-                    incoming.speed_window.come_back()
-                while not incoming.pieces and not incoming.done:
+                incoming.begin_wait()
+                while not (incoming.pieces or incoming.done):
                     await self._wait_for(incoming)
                 incoming.wake = None
-                if incoming.speed_window is not None:
-                    incoming.speed_window.leave()
+                incoming.end_wait()
             taken = take(incoming)
         except BaseException as error:
             upload = incoming.upload
@@ -377,7 +366,7 @@ class MultiEngine(ABC):
             request, self._get_slot_origin(request), monotonic(), keeps_transfer=keeps_transfer
         )
         self._pool.slots.wait(queued)
-        if self._pool.slots.is_full(queued.origin):
+        if not self._pool.slots.has_room(queued.origin):
             queued.leave_place()
         if not self._watches_queue:
             self._watch_queue(WARN_AFTER)
@@ -438,7 +427,7 @@ class MultiEngine(ABC):
                 self._set_feed(transfer, request.body)
             self._driver.add(transfer)
         except BaseException as error:
-            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
+            made = convert_driver_error(error, request)
             try:
                 count_failure(transfer, made)
                 self._driver.remove(transfer)

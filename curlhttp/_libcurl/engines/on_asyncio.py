@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from types import MethodType
 from typing import TYPE_CHECKING
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING
 from curlhttp._http.config import Limits
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl import pycurl
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.event_loop import EventLoopEngine
-from curlhttp._libcurl.errors import make_driver_error
+from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.result import make_response
 from curlhttp._libcurl.socket_thread import SocketThread
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.loops import FutureWaiter, settle
 
 if TYPE_CHECKING:
@@ -89,16 +87,8 @@ class _LoopDriver(Driver):
         self._timer_due = -math.inf  # no more timers
         if self._timer is not None:
             self._timer.cancel()
-        if isinstance(self.poller, SocketThread):
-            self.poller.close()
-        elif not self._loop.is_closed():
+        if not isinstance(self.poller, SocketThread) and not self._loop.is_closed():
             self._loop.remove_reader(self.poller.fileno())
-
-    def discard(self) -> None:
-        """Close everything, for an engine that was dropped unclosed."""
-        if self.is_attached:
-            self.detach()
-            self.close()
 
 
 class AsyncioEngine(EventLoopEngine):
@@ -164,7 +154,7 @@ class AsyncioEngine(EventLoopEngine):
                 response = make_response(transfer)
                 transfer.clean()
         except BaseException as error:
-            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
+            made = convert_driver_error(error, request)
             self._fail(transfer, made)
             if made is not error:
                 raise made from error
@@ -189,20 +179,3 @@ class AsyncioEngine(EventLoopEngine):
     def has_ended(self) -> bool:
         """Return whether the event loop has ended for good."""
         return self._loop.is_closed()
-
-    def __del__(self) -> None:
-        # The loop keeps the driver alive, and this may be any thread.
-        driver = getattr(self, "_driver", None)
-        if not isinstance(driver, _LoopDriver) or self.is_closed:
-            return
-        if self._loop.is_closed():
-            driver.discard()  # uvloop would keep it forever
-            return
-        with suppress(RuntimeError):  # closed just now
-            self._loop.call_soon_threadsafe(driver.discard)
-
-    def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Abandon a response from a finalizer, which may run in any thread."""
-        if not self.is_closed and not self._loop.is_closed():
-            with suppress(RuntimeError):  # closed just now
-                self._loop.call_soon_threadsafe(self.abort, incoming)

@@ -7,8 +7,8 @@ end with their engine or with trio's main task.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,11 +25,10 @@ from trio.lowlevel import (
 )
 
 from curlhttp._http.config import Limits
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
-from curlhttp._libcurl.engines.event_loop import EventLoopEngine, OrderedWaiter, WakeOrder
-from curlhttp._libcurl.socket_thread import SocketThread
+from curlhttp._libcurl.engines.event_loop import EventLoopEngine
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.loops import EventWaiter
 
 if TYPE_CHECKING:
@@ -56,6 +55,57 @@ class _Sleeper:
     def _abort(self, raise_cancel: object) -> Abort:
         self._task = None
         return Abort.SUCCEEDED
+
+
+class _WakeOrder:
+    """The order in which the waiting tasks of an engine continue.
+
+    Attributes:
+        woken: the woken waiters whose tasks have not continued yet.
+        early: events of tasks that ran before their turn.
+    """
+
+    __slots__ = ("early", "woken")
+
+    def __init__(self) -> None:
+        self.woken: OrderedDict[_OrderedWaiter, None] = OrderedDict()
+        self.early: list[trio.Event] = []
+
+
+class _OrderedWaiter(EventWaiter):
+    """A waiter whose task continues after those that were woken earlier.
+
+    trio runs tasks that were woken together in any order. A task that runs before its turn waits
+    again until the next one has continued.
+    """
+
+    __slots__ = ("_has_task", "_order")
+
+    def __init__(self, order: _WakeOrder) -> None:
+        super().__init__()
+        self._order = order
+        self._has_task = False
+
+    def wake(self) -> None:
+        """Wake the task; never blocks, may be called twice."""
+        if self._has_task:  # otherwise no task would remove the waiter
+            self._order.woken[self] = None
+        super().wake()
+
+    async def _wait(self) -> None:
+        """Wait until it is woken and it is the task's turn."""
+        woken, early = self._order.woken, self._order.early
+        self._has_task = True
+        try:
+            await super()._wait()
+            while self in woken and next(iter(woken)) is not self:
+                early.append(event := trio.Event())
+                await event.wait()
+        finally:
+            self._has_task = False
+            woken.pop(self, None)
+            while early:
+                early.pop().set()
 
 
 class _TrioDriver(Driver):
@@ -127,16 +177,8 @@ class _TrioDriver(Driver):
     def detach(self) -> None:
         """End the tasks."""
         super().detach()
-        if isinstance(self.poller, SocketThread):
-            self.poller.close()
         for scope in self._scopes_of_tasks:
             scope.cancel()
-
-    def discard(self) -> None:
-        """Close everything, for an engine that was dropped unclosed."""
-        if self.is_attached:
-            self.detach()
-            self.close()
 
 
 class TrioEngine(EventLoopEngine):
@@ -148,7 +190,7 @@ class TrioEngine(EventLoopEngine):
     """
 
     def __init__(self, limits: Limits, *, multiplexes: bool) -> None:
-        self._order = WakeOrder()
+        self._order = _WakeOrder()
         self._soon = trio.lowlevel.current_trio_token().run_sync_soon
         super().__init__(limits, multiplexes=multiplexes)
 
@@ -156,7 +198,7 @@ class TrioEngine(EventLoopEngine):
         return _TrioDriver(limits, connections)
 
     def _make_local_waiter(self) -> EventWaiter:
-        return OrderedWaiter(self._order)
+        return _OrderedWaiter(self._order)
 
     def _wait_for(self, waited: Wakeable) -> Awaitable[object]:
         sleeper = _Sleeper()
@@ -182,19 +224,6 @@ class TrioEngine(EventLoopEngine):
         except trio.RunFinishedError:
             return True
         return False
-
-    def __del__(self) -> None:
-        # trio keeps the driver's tasks alive, and this may be any thread.
-        driver = getattr(self, "_driver", None)
-        if isinstance(driver, _TrioDriver) and not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended, and with it the tasks
-                self._soon(driver.discard)
-
-    def abort_from_finalizer(self, incoming: Transfer) -> None:
-        """Abandon a response from a finalizer, which may run in any thread."""
-        if not self.is_closed:
-            with suppress(RuntimeError):  # trio has ended
-                self._soon(self.abort, incoming)
 
 
 def _nothing() -> None:

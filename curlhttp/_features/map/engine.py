@@ -22,14 +22,13 @@ from curlhttp._http.body import Body
 from curlhttp._http.config import Limits
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._libcurl import pycurl
-from curlhttp._libcurl.connection_pool import Wakeable
 from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.engines.multi import MultiEngine
-from curlhttp._libcurl.errors import make_driver_error
+from curlhttp._libcurl.errors import convert_driver_error
 from curlhttp._libcurl.poller import Wakeup
 from curlhttp._libcurl.result import make_response
 from curlhttp._libcurl.transfer import Transfer
+from curlhttp._libcurl.transfer_pool import Wakeable
 from curlhttp._runtime.engine import Runtime, Waiter
 from curlhttp._runtime.network import network, now, wall
 from curlhttp._runtime.race import Race
@@ -323,8 +322,7 @@ class SteppedEngine(MultiEngine):
             transfer.wake = transfer.settle
             self._driver.add(transfer)
         except Exception as error:
-            made = make_driver_error(error, request) if isinstance(error, pycurl.error) else error
-            self._fail_plain(job, made)
+            self._fail_plain(job, convert_driver_error(error, request))
         return True
 
     def _end_plain(self, job: _PlainJob) -> None:
