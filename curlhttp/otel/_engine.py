@@ -115,18 +115,11 @@ class TracedEngine:
 
     async def perform(self, request: ClientRequest) -> Response:
         """Send a request and return the response with its body in memory."""
-        if not is_http_instrumentation_enabled():
-            return await self._perform(request)
-        ensure_numbered(request)
-        # A copy, because the context belongs to this attempt alone.
-        return await self._tracing.trace(request.copy(), self._perform)
+        return await self._tracing.trace(request, partial(_send_untraced, self._engine.perform))
 
     async def open(self, request: ClientRequest) -> Incoming:
         """Send a request and return once the head of the response is received."""
-        if not is_http_instrumentation_enabled():
-            return await self._open(request)
-        ensure_numbered(request)
-        return await self._tracing.trace(request.copy(), self._open)
+        return await self._tracing.trace(request, partial(_send_untraced, self._engine.open))
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol; the span ends with the response on it."""
@@ -142,12 +135,6 @@ class TracedEngine:
             attempt.fail(error)
             raise
         return TracedStream(stream, attempt)
-
-    def _perform(self, request: ClientRequest) -> Awaitable[Response]:
-        return _send_untraced(self._engine.perform, request)
-
-    def _open(self, request: ClientRequest) -> Awaitable[Incoming]:
-        return _send_untraced(self._engine.open, request)
 
 
 async def _send_untraced(
@@ -166,20 +153,16 @@ class NetworkTracing:
 
     Args:
         tracing: traces attempts.
+        mocked: responds to the requests, if there is a mock.
     """
 
-    def __init__(self, tracing: Tracing) -> None:
+    def __init__(self, tracing: Tracing, mocked: NetworkOverride | None = None) -> None:
         self._tracing = tracing
+        self._mocked = mocked
 
     def wrap(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return an override that traces each request; a mock, if there is one, responds to it."""
-        return _TracedOverride(self._tracing, mocked)
-
-
-class _TracedOverride:
-    def __init__(self, tracing: Tracing, mocked: NetworkOverride | None) -> None:
-        self._tracing = tracing
-        self._mocked = mocked
+        return NetworkTracing(self._tracing, mocked)
 
     def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
         if id(request) not in _untraced and is_http_instrumentation_enabled():
@@ -205,12 +188,7 @@ class ClientTracing:
 
     async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
         """Send a request in a span."""
-        untraced = partial(_send_untraced, send)
-        if not is_http_instrumentation_enabled():
-            return await untraced(request)
-        ensure_numbered(request)
-        # A copy, because the context belongs to this attempt alone.
-        return await self._tracing.trace(request.copy(), untraced)
+        return await self._tracing.trace(request, partial(_send_untraced, send))
 
 
 # --- The metric http.client.open_connections ---

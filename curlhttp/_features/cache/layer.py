@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import hishel
 
 from curlhttp._client.chain import LayerContext
-from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody, WrappedIncoming
 from curlhttp._features.cache.policy import (
     SAFE,
     CacheLookup,
@@ -285,25 +285,16 @@ def _decode(response: Response) -> None:
         raise
 
 
-class _StoringIncoming:
+class _StoringIncoming(WrappedIncoming):
     """Wraps a response to store its body after it is read, unless it is too large."""
 
     def __init__(
         self, incoming: Incoming, most: int, keep: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        self._incoming = incoming
+        super().__init__(incoming)
         self._room = most
         self._keep = keep
         self._pieces: list[bytes] | None = []
-        self.head: Head | None = incoming.head
-        self.timings = incoming.timings
-        self.certificate = incoming.certificate
-        self.abort = incoming.abort
-        self.abort_from_finalizer = incoming.abort_from_finalizer
-
-    @property
-    def done(self) -> bool:
-        return self._incoming.done
 
     async def read(self) -> bytes:
         piece = await self._incoming.read()

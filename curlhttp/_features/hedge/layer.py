@@ -139,12 +139,8 @@ class Hedging:
         return await send(request)
 
     async def _pay(self, origin: str, make_waiter: MakeWaiter) -> bool:
-        budget = self._budget
-        if budget.store is not None:
-            is_paid = await withdraw_from_store(budget.store, budget, origin, make_waiter)
-            if is_paid is not None:
-                return is_paid
-        return budget.withdraw(origin, self.now())
+        is_paid = await withdraw_from_store(self._budget, origin, make_waiter)
+        return self._budget.withdraw(origin, self.now()) if is_paid is None else is_paid
 
     def watch(self, send: Send) -> Send:
         """Return the last layer, which notes when the head of a response arrives."""
