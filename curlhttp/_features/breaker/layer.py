@@ -19,7 +19,7 @@ from curlhttp._features.breaker.breaker import (
     get_proxy_key,
     make_open_error,
 )
-from curlhttp._features.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
+from curlhttp._features.breaker.circuit import PROXY_CLASSIFIER, Outcome, OutcomeClassifier
 from curlhttp._features.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
 from curlhttp._features.limits.layer import ask_store
 from curlhttp._features.shared_store import connect
@@ -60,7 +60,6 @@ def make_layer(context: LayerContext) -> Layer:
     if policy.shared is not None:
         layer.shared = SharedBreaker(policy, policy.shared, runtime.now, runtime.make_waiter)
     origin, hidden_origin = policy._get_classifier(), policy._get_classifier(via_proxy=True)
-    proxy = ProxyClassifier()
 
     def wrap(send: Send) -> Send:
         def send_permitted(request: ClientRequest) -> Awaitable[Response]:
@@ -74,7 +73,9 @@ def make_layer(context: LayerContext) -> Layer:
             def send_to_origin(hop: ClientRequest) -> Awaitable[Response]:
                 return layer.send(hop, hop.url.origin, hidden_origin, send)
 
-            return layer.send(request, get_proxy_key(route.proxy.url), proxy, send_to_origin)
+            return layer.send(
+                request, get_proxy_key(route.proxy.url), PROXY_CLASSIFIER, send_to_origin
+            )
 
         return send_permitted
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._client.chain import Host, LayerContext, Settings
-from curlhttp._features.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
+from curlhttp._features.breaker.circuit import Outcome, make_origin_classifier
 from curlhttp._features.endpoints.policy import Endpoints, Rotation, URLs
 from curlhttp._http.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
@@ -26,7 +26,7 @@ from curlhttp.exceptions import ConnectionError
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
 
-_CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=False)
+_CLASSIFIER = make_origin_classifier()
 
 # Those whose first list the running function returns.
 _listed: ContextVar[Endpoints | None] = ContextVar("_listed", default=None)
