@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
@@ -23,7 +23,6 @@ from curlhttp._http.timings import Timings, ensure_numbered
 from curlhttp._runtime.engine import (
     ByteStream,
     Engine,
-    EngineState,
     Incoming,
     Runtime,
     Send,
@@ -32,6 +31,9 @@ from curlhttp._runtime.engine import (
 from curlhttp._runtime.network import NetworkOverride, OverriddenEngine
 from curlhttp._runtime.race import Race
 from curlhttp.otel._tracing import TracedAttempt, Tracing
+
+if TYPE_CHECKING:
+    from curlhttp._client.stats import ReportingEngine
 
 # --- A connection for another protocol, traced up to the response to its request (101) ---
 
@@ -197,10 +199,6 @@ _METRIC = "http.client.open_connections"  # in development in the conventions
 _STATE_ATTRIBUTE = "http.connection.state"
 
 
-class _TellsState(Protocol):
-    def tell_state(self) -> EngineState: ...
-
-
 _Engines: TypeAlias = "Callable[[], Iterable[object]]"
 
 
@@ -243,7 +241,7 @@ def _create(meter: Meter, observed: list[_Engines]) -> None:
         counts: Counter[tuple[str, bool]] = Counter()
         for engine in found.values():
             if hasattr(engine, "tell_state"):
-                connections = cast("_TellsState", engine).tell_state().connections
+                connections = cast("ReportingEngine", engine).tell_state().connections
                 for (origin, _, is_used), number in connections.items():
                     counts[origin, is_used] += number
         for (origin, is_used), number in counts.items():
