@@ -71,7 +71,7 @@ class Host(NamedTuple):
     """What a feature may use of its client, whatever the engine.
 
     Attributes:
-        client: what a feature asks of it is in a protocol of that feature.
+        client: a BaseClient.
         runtime: of the client's engine.
         totals: counts retries, hedges and so on.
         is_async: the client is AsyncClient, so that hooks and flows may await.

@@ -37,6 +37,7 @@ from curlhttp.exceptions import (
 
 if TYPE_CHECKING:
     from curlhttp._http.inputs import HeadersInput
+    from curlhttp._http.timings import CurlTimings
 
     Self = TypeVar("Self", bound="BaseStreamedResponse")  # not at run time, see BaseClient
 
@@ -555,3 +556,34 @@ class StoredBody:
         self._pieces.clear()
 
     abort_from_finalizer = abort
+
+
+class WrappedIncoming:
+    """An Incoming around another one; the base of classes that record or change what is read.
+
+    Args:
+        incoming: its head was received.
+    """
+
+    def __init__(self, incoming: Incoming) -> None:
+        head = incoming.head
+        assert head is not None
+        self.head: Head = head  # kept, because the engine may use its own for another request
+        self._incoming = incoming
+
+    @property
+    def done(self) -> bool:
+        """Return whether reading the rest does not wait."""
+        return self._incoming.done
+
+    def timings(self) -> Timings | CurlTimings:
+        return self._incoming.timings()
+
+    def certificate(self) -> str | None:
+        return self._incoming.certificate()
+
+    def abort(self) -> None:
+        self._incoming.abort()
+
+    def abort_from_finalizer(self) -> None:
+        self._incoming.abort_from_finalizer()

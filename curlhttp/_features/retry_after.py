@@ -75,16 +75,12 @@ def make_layer(context: LayerContext) -> Layer:
     def wrap(send: Send) -> Send:
         async def heeding(request: ClientRequest) -> Response:
             while True:
-                origin, begun = request.url.origin, now()
-                seconds = holds.seconds_left(origin, begun)
+                origin = request.url.origin
+                seconds = holds.seconds_left(origin, now())
                 if seconds:
                     refuse_to_wait(request, "the Retry-After of its origin")
-                    try:
-                        with leave_place(request, origin):
-                            await wait(request, origin, seconds)
-                    except BaseException as error:
-                        waits.fail(request, "retry_after", begun, error)
-                        raise
+                    with waits.watch(request, "retry_after") as begun, leave_place(request, origin):
+                        await wait(request, origin, seconds)
                     request = waits.end(request, "retry_after", begun)
                 try:
                     return await send(request)

@@ -8,7 +8,7 @@ circuits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from curlhttp._http.errors import check_object
 
@@ -85,22 +85,15 @@ def check_store(store: object) -> None:
     check_object("store", store, "ask_here", 'curlhttp.redis.RedisStore("redis://localhost")')
 
 
-@runtime_checkable
-class Connects(Protocol):
-    """A store that can connect before the first command."""
-
-    def connect(self) -> None:
-        """Begin to connect, unless connected. Never waits."""
-
-
 def connect(store: object) -> None:
     """Let a store begin to connect, if it can, so that the first request does not wait.
 
     Args:
         store: of a policy, or None.
     """
-    if isinstance(store, Connects):
-        store.connect()
+    begin = getattr(store, "connect", None)
+    if begin is not None:
+        begin()
 
 
 def micros(duration: float) -> int:

@@ -45,6 +45,16 @@ class Waits:
         self.now = now
         self._outcomes = outcomes
 
+    @contextmanager
+    def watch(self, request: ClientRequest, reason: str) -> Iterator[float]:
+        """Yield when the wait in this `with` block began; count it only if it fails."""
+        begun = self.now()
+        try:
+            yield begun
+        except BaseException as error:
+            self.fail(request, reason, begun, error)
+            raise
+
     def end(self, request: ClientRequest, reason: str, begun: float) -> ClientRequest:
         """Return a request that has waited, with the time that it took."""
         return note_wait(request, reason, self.count(request, reason, begun))

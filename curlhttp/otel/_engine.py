@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
@@ -24,7 +24,6 @@ from curlhttp._http.timings import Timings
 from curlhttp._runtime.engine import (
     ByteStream,
     Engine,
-    EngineState,
     Incoming,
     Runtime,
     Send,
@@ -33,6 +32,9 @@ from curlhttp._runtime.engine import (
 from curlhttp._runtime.network import NetworkOverride, OverriddenEngine
 from curlhttp._runtime.race import Race
 from curlhttp.otel._tracing import TracedAttempt, Tracing
+
+if TYPE_CHECKING:
+    from curlhttp._client.stats import ReportingEngine
 
 # --- A connection for another protocol, traced up to the response to its request (101) ---
 
@@ -116,18 +118,11 @@ class TracedEngine:
 
     async def perform(self, request: ClientRequest) -> Response:
         """Send a request and return the response with its body in memory."""
-        if not is_http_instrumentation_enabled():
-            return await self._perform(request)
-        ensure_numbered(request)
-        # A copy, because the context belongs to this attempt alone.
-        return await self._tracing.trace(request.copy(), self._perform)
+        return await self._tracing.trace(request, partial(_send_untraced, self._engine.perform))
 
     async def open(self, request: ClientRequest) -> Incoming:
         """Send a request and return once the head of the response is received."""
-        if not is_http_instrumentation_enabled():
-            return await self._open(request)
-        ensure_numbered(request)
-        return await self._tracing.trace(request.copy(), self._open)
+        return await self._tracing.trace(request, partial(_send_untraced, self._engine.open))
 
     async def connect(self, request: ClientRequest) -> ByteStream:
         """Open a connection for another protocol; the span ends with the response on it."""
@@ -143,12 +138,6 @@ class TracedEngine:
             attempt.fail(error)
             raise
         return TracedStream(stream, attempt)
-
-    def _perform(self, request: ClientRequest) -> Awaitable[Response]:
-        return _send_untraced(self._engine.perform, request)
-
-    def _open(self, request: ClientRequest) -> Awaitable[Incoming]:
-        return _send_untraced(self._engine.open, request)
 
 
 async def _send_untraced(
@@ -167,20 +156,16 @@ class NetworkTracing:
 
     Args:
         tracing: traces attempts.
+        mocked: responds to the requests, if there is a mock.
     """
 
-    def __init__(self, tracing: Tracing) -> None:
+    def __init__(self, tracing: Tracing, mocked: NetworkOverride | None = None) -> None:
         self._tracing = tracing
+        self._mocked = mocked
 
     def wrap(self, mocked: NetworkOverride | None) -> NetworkOverride:
         """Return an override that traces each request; a mock, if there is one, responds to it."""
-        return _TracedOverride(self._tracing, mocked)
-
-
-class _TracedOverride:
-    def __init__(self, tracing: Tracing, mocked: NetworkOverride | None) -> None:
-        self._tracing = tracing
-        self._mocked = mocked
+        return NetworkTracing(self._tracing, mocked)
 
     def engine_for(self, request: ClientRequest, engine: OverriddenEngine) -> Engine | None:
         if id(request) not in _untraced and is_http_instrumentation_enabled():
@@ -206,22 +191,13 @@ class ClientTracing:
 
     async def around(self, request: ClientRequest, send: Send, runtime: Runtime) -> Response:
         """Send a request in a span."""
-        untraced = partial(_send_untraced, send)
-        if not is_http_instrumentation_enabled():
-            return await untraced(request)
-        ensure_numbered(request)
-        # A copy, because the context belongs to this attempt alone.
-        return await self._tracing.trace(request.copy(), untraced)
+        return await self._tracing.trace(request, partial(_send_untraced, send))
 
 
 # --- The metric http.client.open_connections ---
 
 _METRIC = "http.client.open_connections"  # in development in the conventions
 _STATE_ATTRIBUTE = "http.connection.state"
-
-
-class _TellsState(Protocol):
-    def tell_state(self) -> EngineState: ...
 
 
 _Engines: TypeAlias = "Callable[[], Iterable[object]]"
@@ -266,7 +242,7 @@ def _create(meter: Meter, observed: list[_Engines]) -> None:
         counts: Counter[tuple[str, bool]] = Counter()
         for engine in found.values():
             if hasattr(engine, "tell_state"):
-                connections = cast("_TellsState", engine).tell_state().connections
+                connections = cast("ReportingEngine", engine).tell_state().connections
                 for (origin, _, is_used), number in connections.items():
                     counts[origin, is_used] += number
         for (origin, is_used), number in counts.items():

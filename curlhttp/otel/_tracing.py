@@ -39,6 +39,7 @@ from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Head, Response
 from curlhttp._http.timings import (
     Timings,
+    ensure_numbered,
     get_waits,
     make_timings,
 )
@@ -122,9 +123,13 @@ class Tracing:
         """Send one attempt in a span, which ends with the head, or with the body if that is read.
 
         Args:
-            request: a copy for this attempt, to which the headers of the context are added.
+            request: of the attempt; the headers of the context are added to a copy.
             send: sends it.
         """
+        if not is_http_instrumentation_enabled():
+            return await send(request)
+        ensure_numbered(request)
+        request = request.copy()
         attempt = self.begin(request)
         try:
             result = await send(request)

@@ -27,6 +27,7 @@ from curlhttp.requests.__version__ import (  # noqa: F401
     __url__,
     __version__,
 )
+from curlhttp.requests._internal_utils import make_getattr
 from curlhttp.requests.api import delete, get, head, options, patch, post, put, request
 from curlhttp.requests.exceptions import (  # noqa: F401
     ConnectionError,
@@ -76,11 +77,12 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(name)
     if name == "NullHandler":  # lazy, because logging is slow to import
         return importlib.import_module("logging").NullHandler
-    if name == "urllib3":
-        return importlib.import_module(f"{__name__}.packages").urllib3
-    if name == "DependencyWarning":
-        return importlib.import_module(f"{__name__}.packages").urllib3.exceptions.DependencyWarning
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _look_up(name)
+
+
+_look_up = make_getattr(
+    __name__, {"packages": "urllib3", "packages:urllib3.exceptions": "DependencyWarning"}
+)
 
 
 def check_compatibility(*versions: object) -> None:

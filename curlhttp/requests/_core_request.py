@@ -314,18 +314,11 @@ def rewind_body(prepared_request: PreparedRequest) -> None:
 # --- time limits ---
 
 
-@lru_cache(maxsize=64, typed=True)
-def _make_timeout(timeout: TimeoutInput, *types: type) -> Timeout:
-    if timeout is None:
-        return Timeout()
-    if isinstance(timeout, Timeout):
-        return timeout
-    connect, read, total = parse_timeout(timeout)
-    return Timeout(connect=connect, read=read, total=total)
-
-
 def to_timeout(timeout: TimeoutInput) -> Timeout:
-    """Return the core's time limits.
+    """Return the core's time limits; the defaults for None.
+
+    urllib3's total does not limit the whole exchange: it limits connecting and each wait for bytes.
+    It is translated into these two limits.
 
     Raises:
         ValueError: it is not a timeout, or a limit is not positive.
@@ -338,32 +331,27 @@ def to_timeout(timeout: TimeoutInput) -> Timeout:
         return _make_timeout.__wrapped__(timeout)
 
 
-def parse_timeout(timeout: TimeoutInput) -> tuple[float | None, float | None, float | None]:
-    """Return (connect, read, total) in seconds, None for no limit.
-
-    urllib3's total does not limit the whole exchange: it limits connecting and each wait for bytes.
-    It is translated into these two limits.
-
-    Raises:
-        ValueError: it is not a timeout, or a limit is not positive.
-    """
+@lru_cache(maxsize=64, typed=True)
+def _make_timeout(timeout: TimeoutInput, *types: type) -> Timeout:
     if timeout is None:
-        return None, None, None
+        return Timeout()
+    if isinstance(timeout, Timeout):
+        return timeout
     if isinstance(timeout, tuple):
         try:
             connect, read = timeout
-            return check_seconds("connect", connect), check_seconds("read", read), None
+            return Timeout(
+                connect=check_seconds("connect", connect), read=check_seconds("read", read)
+            )
         except ValueError:
             raise ValueError(
                 f"Invalid timeout {timeout}. Pass a (connect, read) timeout tuple, "
                 "or a single float to set both timeouts to the same value."
             ) from None
-    if isinstance(timeout, Timeout):
-        return timeout.connect, timeout.read, timeout.total
     if hasattr(timeout, "_connect"):
-        return _parse_urllib3_timeout(cast("urllib3.Timeout", timeout))
+        return _from_urllib3(cast("urllib3.Timeout", timeout))
     seconds = check_seconds("connect", timeout)
-    return seconds, seconds, None
+    return Timeout(connect=seconds, read=seconds)
 
 
 def start_countdown(timeout: TimeoutInput, spent: Timings | None) -> Callable[[], TimeoutInput]:
@@ -403,11 +391,11 @@ def check_seconds(name: str, value: Any) -> float | None:
     return seconds
 
 
-def _parse_urllib3_timeout(timeout: urllib3.Timeout) -> tuple[float | None, float | None, None]:
+def _from_urllib3(timeout: urllib3.Timeout) -> Timeout:
     total = _to_seconds(timeout.total)
     connect = _to_seconds(timeout._connect)
     read = _to_seconds(timeout._read)  # the property read_timeout needs an open connection
-    return _get_smaller(connect, total), _get_smaller(read, total), None
+    return Timeout(connect=_get_smaller(connect, total), read=_get_smaller(read, total))
 
 
 def _to_seconds(value: object) -> float | None:

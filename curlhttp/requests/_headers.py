@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import curlhttp.requests._internal_utils as _internal_utils
 from curlhttp._http.decoding import ACCEPT_ENCODING
@@ -17,9 +17,10 @@ from curlhttp.exceptions import InvalidHeader
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
+    from http.client import HTTPMessage
+
     from curlhttp._http.response import Response
 
-_Default = TypeVar("_Default")
 _QUOTES = "\"'"
 _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20, "HTTP/3": 30}
 _MOST_CHECKED = 1024  # headers that are remembered as good
@@ -207,49 +208,6 @@ def _get_encoding(content_type: str) -> str | None:
 # --- of responses ---
 
 
-class Message:
-    """Header fields, with those methods of email.message.Message that programs use."""
-
-    def __init__(self, fields: list[tuple[str, str]]) -> None:
-        self._fields = fields
-
-    def get_all(self, name: str, failobj: _Default | None = None) -> list[str] | _Default | None:
-        """Return all values of a field, or failobj."""
-        wanted = name.lower()
-        return [value for field, value in self._fields if field.lower() == wanted] or failobj
-
-    getheaders = get_all
-
-    def get(self, name: str, failobj: str | None = None) -> str | None:
-        """Return the first value of a field, or failobj."""
-        found = self.get_all(name)
-        return found[0] if found else failobj
-
-    def __getitem__(self, name: str) -> str | None:
-        return self.get(name)
-
-    def __contains__(self, name: str) -> bool:
-        return self.get_all(name) is not None
-
-    def items(self) -> list[tuple[str, str]]:
-        """Return names and values."""
-        return list(self._fields)
-
-    def keys(self) -> list[str]:
-        """Return the names."""
-        return [name for name, _ in self._fields]
-
-    def values(self) -> list[str]:
-        """Return the values."""
-        return [value for _, value in self._fields]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-
 class Head:
     """The attributes that the responses of http.client and urllib3 have in common.
 
@@ -276,9 +234,14 @@ class Head:
         return _VERSIONS.get(self.received.http_version, 11)
 
     @cached_property
-    def msg(self) -> Message:
-        """Return the header fields, in the type of http.client."""
-        return Message(self.received.headers.multi_items())
+    def msg(self) -> HTTPMessage:
+        """Return the header fields."""
+        from http.client import HTTPMessage  # slow to import, and seldom needed
+
+        message = HTTPMessage()
+        for name, value in self.received.headers.multi_items():
+            message[name] = value
+        return message
 
     @cached_property
     def chunked(self) -> bool:

@@ -11,10 +11,11 @@ from curlhttp._http.errors import closed_while_reading
 from curlhttp._http.response import Response
 from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import RequestException
-from curlhttp.requests._headers import Head, Message
+from curlhttp.requests._headers import Head
 
 if TYPE_CHECKING:
     import socket
+    from http.client import HTTPMessage
 
     from curlhttp._client.stream import StreamedResponse
 
@@ -191,7 +192,7 @@ class OriginalResponse(Head, Body):
         """Do nothing."""
 
     @cached_property
-    def headers(self) -> Message:
+    def headers(self) -> HTTPMessage:
         """Return the header fields."""
         return self.msg
 
@@ -202,7 +203,7 @@ class OriginalResponse(Head, Body):
 
     def getheaders(self) -> list[tuple[str, str]]:
         """Return names and values."""
-        return self.headers.items()
+        return list(self.headers.items())
 
 
 class Connection:

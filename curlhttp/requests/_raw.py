@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from curlhttp._http.decoding import CODECS, ContentDecoder, parse_codings
 from curlhttp._http.exiting import check_running
 from curlhttp._http.json_reading import read_json
-from curlhttp._http.response import PARTIAL_CONTENT
+from curlhttp._http.response import PARTIAL_CONTENT, REDIRECT_STATUSES
 from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import ContentDecodingError, RequestException
 from curlhttp.requests._headers import Head
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from curlhttp.requests._types import AnyRetry
 
 _CHUNK = 64 * 1024  # bytes
-_REDIRECTS = (301, 302, 303, 307, 308)
 _COPIED = frozenset({"headers", "reason", "status"})  # into a requests' Response
 _READING = frozenset({"read", "read1", "read_chunked", "stream"})
 
@@ -55,7 +54,6 @@ class RawResponse(Head):
     _is_finished = False
     _is_consumed = False  # read_buffered() returned it
     _fp_bytes_read = 0
-    _retries: Any = None
     _length: int | None = None  # if set; else the header counts
 
     # --- the head ---
@@ -93,34 +91,20 @@ class RawResponse(Head):
         return self.headers
 
     @cached_property
-    def _request_url(self) -> str:
-        return self.received.request.url.target
-
-    @property
     def url(self) -> str:
         """Return the request target."""
-        return self._request_url
-
-    @url.setter
-    def url(self, url: str) -> None:
-        self._request_url = url
+        return self.received.request.url.target
 
     def geturl(self) -> str:
         """Return the request target."""
         return self.url
 
-    @property
+    @cached_property
     def retries(self) -> AnyRetry:
         """Return the Retry as it stood after this response."""
-        if self._retries is None:
-            from curlhttp.requests._retries import to_retry
+        from curlhttp.requests._retries import to_retry
 
-            self._retries = to_retry(0)
-        return self._retries
-
-    @retries.setter
-    def retries(self, retries: AnyRetry) -> None:
-        self._retries = retries
+        return to_retry(0)
 
     @property
     def sets_cookies(self) -> bool:
@@ -129,7 +113,7 @@ class RawResponse(Head):
 
     def get_redirect_location(self) -> str | bool | None:
         """Return the Location of a redirect, or None; False for other statuses."""
-        return self.headers.get("location") if self.status in _REDIRECTS else False
+        return self.headers.get("location") if self.status in REDIRECT_STATUSES else False
 
     # --- the body ---
 

@@ -150,7 +150,11 @@ def _get_delay(retries: AnyRetry, raw: RawResponse | None) -> float:
 
 
 class _PoolName:
-    """Name a request's origin as urllib3 names a pool, for messages only."""
+    """Name a request's origin as urllib3 names a pool, for messages only.
+
+    Attributes:
+        connection: the name of a connection of the pool.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -158,22 +162,14 @@ class _PoolName:
         self.host = parts.hostname or ""
         self.port = parts.port or (443 if self.scheme == "https" else 80)
         self.target = redact_text((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        self.connection = self._name("")
 
     def __str__(self) -> str:
-        return f"{self._kind}Pool{self._where}"
+        return self._name("Pool")
 
-    @property
-    def connection(self) -> str:
-        """Name a connection of the pool."""
-        return f"{self._kind}{self._where}"
-
-    @property
-    def _kind(self) -> str:
-        return "HTTPSConnection" if self.scheme == "https" else "HTTPConnection"
-
-    @property
-    def _where(self) -> str:
-        return f"(host={self.host!r}, port={self.port!r})"
+    def _name(self, what: str) -> str:
+        kind = "HTTPSConnection" if self.scheme == "https" else "HTTPConnection"
+        return f"{kind}{what}(host={self.host!r}, port={self.port!r})"
 
 
 def to_urllib3_error(

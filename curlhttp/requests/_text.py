@@ -8,7 +8,14 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from curlhttp._http.decoding import Parts, TextDecoder, chosen_charset, decode_text, known_charset
+from curlhttp._http.decoding import (
+    Parts,
+    TextChunks,
+    chosen_charset,
+    decode_text,
+    known_charset,
+    rechunk,
+)
 from curlhttp.requests._headers import get_encoding_from_headers
 
 if TYPE_CHECKING:
@@ -63,22 +70,7 @@ def stream_decode_response_unicode(iterator: Iterable[bytes], r: Response) -> It
     charset = get_charset(r.encoding, getattr(r, "headers", None))
     if charset is None:
         raise LookupError(f"unknown encoding: {r.encoding}")
-    yield from decode_pieces(iterator, charset)
-
-
-def decode_pieces(pieces: Iterable[bytes], charset: str) -> Iterator[str]:
-    """Decode a body piece by piece; invalid bytes are replaced.
-
-    Args:
-        pieces: of the body.
-        charset: Python's name for it.
-    """
-    decoder = TextDecoder(charset)
-    for piece in pieces:
-        if text := decoder.decode(piece):
-            yield text
-    if text := decoder.decode(b"", final=True):
-        yield text
+    yield from rechunk(iterator, TextChunks(charset))
 
 
 def split_lines(pieces: Iterable[Any], delimiter: Any = None) -> Iterator[Any]:

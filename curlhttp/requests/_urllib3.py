@@ -28,7 +28,7 @@ from urllib3.connection import port_by_scheme
 from urllib3.util import SKIP_HEADER
 
 from curlhttp import exceptions as e
-from curlhttp._http.config import TLS, NetworkRoute, Proxy
+from curlhttp._http.config import TLS, NetworkRoute, Proxy, derive_route
 from curlhttp._http.redaction import redact_text
 from curlhttp._http.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._http.url import URL, bracketed, parse_url
@@ -411,13 +411,13 @@ def get_target(pool: Any, url: URL, http2: HTTP2) -> PoolTarget:
     unknown = kw.keys() - {"proxy", "proxy_config", "blocksize", "ssl_context", "ca_cert_data"}
     if unknown:
         raise UnsupportedByLibcurl(f"libcurl does not support {', '.join(sorted(unknown))}")
-    route = _make_route(
-        tls,
-        proxy,
-        http2,
-        (str(address[0]), int(address[1])) if address else None,
-        tuple(map(tuple, options)),
-        get_ip_version(),
+    route = derive_route(
+        NetworkRoute(tls=tls),
+        proxy=proxy,
+        http2=http2,
+        local_address=(str(address[0]), int(address[1])) if address else None,
+        socket_options=tuple(map(tuple, options)),
+        ip_version=get_ip_version(),
     )
     return PoolTarget(_get_url_at(pool, url), route, name)
 
@@ -599,26 +599,6 @@ def _get_default_authorities() -> str:
     import certifi
 
     return certifi.where()
-
-
-@lru_cache(maxsize=256)
-def _make_route(
-    tls: TLS,
-    proxy: Proxy | None,
-    http2: HTTP2,
-    address: tuple[str, int] | None,
-    options: tuple[tuple[int, int, int | bytes], ...],
-    version: Any,
-) -> NetworkRoute:
-    """Return one NetworkRoute per combination, because engines compare by identity."""
-    return NetworkRoute(
-        tls=tls,
-        proxy=proxy,
-        http2=http2,
-        local_address=address,
-        socket_options=options,
-        ip_version=version,
-    )
 
 
 # --- from a pool to urllib3 ---

@@ -684,6 +684,7 @@ class HTTPAdapter(BaseAdapter):
             using_urllib3,
         )
 
+        raw: t.AnyRaw = None
         try:
             check_class(pool)
             target = get_target(pool, self._make_url(request, proxies), self._http2)
@@ -692,6 +693,7 @@ class HTTPAdapter(BaseAdapter):
             )
             pool.num_requests += 1
             raw = self._fetch(request, sent)
+            pool.num_connections += not raw.received.timings.reused
         except UnsupportedByLibcurl:
             self._check_unguarded()
         except SSLError as error:
@@ -700,13 +702,9 @@ class HTTPAdapter(BaseAdapter):
             pool.num_requests -= 1  # urllib3 counts it again
             with using_urllib3(pool):
                 raw = send_with_urllib3(self, pool, request, timeout, proxies)
-            return self.build_response(request, raw)
-        else:
-            pool.num_connections += not raw.received.timings.reused
-            return self.build_response(request, raw)
-        return self.build_response(
-            request, send_with_urllib3(self, pool, request, timeout, proxies)
-        )
+        if raw is None:
+            raw = send_with_urllib3(self, pool, request, timeout, proxies)
+        return self.build_response(request, raw)
 
     def _check_unguarded(self) -> None:
         """Check that another library may connect, because a guard cannot check its addresses.

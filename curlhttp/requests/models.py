@@ -6,6 +6,7 @@ import copy
 import datetime
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from io import BytesIO, TextIOBase, UnsupportedOperation
 from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
@@ -660,29 +661,19 @@ class Response(_core.Response):
         connection: HTTPAdapter
     else:
         connection: Any  # a name that get_type_hints() finds
-    _headers: Any = None
-    _cookies: Any = None
     _encoding: Any = _UNSET
     _reason: Any = _UNSET
-    _elapsed: datetime.timedelta | None = None
 
     def __init__(self) -> None:
         self.history = []
 
     # --- the head ---
 
-    @property
+    @cached_property
     def headers(self) -> Any:
         """Return the header fields, case-insensitive; repeated ones are joined by ", "."""
-        if self._headers is None:
-            self._headers = CaseInsensitiveDict()
-            if isinstance(self.raw, RawResponse):
-                self._headers.update(self.raw.received.headers.items())
-        return self._headers
-
-    @headers.setter
-    def headers(self, headers: Any) -> None:
-        self._headers = headers
+        is_received = isinstance(self.raw, RawResponse)
+        return CaseInsensitiveDict(self.raw.received.headers.items() if is_received else ())
 
     @property
     def encoding(self) -> Any:
@@ -717,21 +708,15 @@ class Response(_core.Response):
         """Return "HTTP/1.1", "HTTP/2" and so on; None in a response that a program made."""
         return None if self._head is None else self._head.http_version
 
-    @property
+    @cached_property
     def cookies(self) -> Any:
         """Return the cookies that this response set."""
-        if self._cookies is None:
-            from curlhttp.requests.cookies import RequestsCookieJar, extract_cookies_to_jar
+        from curlhttp.requests.cookies import RequestsCookieJar, extract_cookies_to_jar
 
-            jar: RequestsCookieJar = RequestsCookieJar()
-            if self.raw is not None and self.request is not None:
-                extract_cookies_to_jar(jar, self.request, self.raw)
-            self._cookies = jar
-        return self._cookies
-
-    @cookies.setter
-    def cookies(self, cookies: Any) -> None:
-        self._cookies = cookies
+        jar: RequestsCookieJar = RequestsCookieJar()
+        if self.raw is not None and self.request is not None:
+            extract_cookies_to_jar(jar, self.request, self.raw)
+        return jar
 
     @property
     def sets_cookies(self) -> bool:
@@ -751,18 +736,12 @@ class Response(_core.Response):
     def timings(self, timings: Any) -> None:
         self._times = timings
 
-    @property
+    @cached_property
     def elapsed(self) -> datetime.timedelta:
         """Return the time from sending the last request to receiving the head of its response."""
-        if self._elapsed is None:
-            timings = self.timings
-            seconds = 0.0 if timings is None else timings.queue + timings.first_byte
-            return datetime.timedelta(seconds=seconds)
-        return self._elapsed
-
-    @elapsed.setter
-    def elapsed(self, elapsed: datetime.timedelta) -> None:
-        self._elapsed = elapsed
+        timings = self.timings
+        seconds = 0.0 if timings is None else timings.queue + timings.first_byte
+        return datetime.timedelta(seconds=seconds)
 
     @property
     def links(self) -> dict[str, dict[str, str]]:

@@ -6,7 +6,6 @@ The environment is read on every call.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import socket
@@ -16,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import curlhttp.requests._internal_utils as _internal_utils
 import curlhttp.requests.certs as certs
 from curlhttp._client.environment import find_netrc, find_netrc_credentials
 from curlhttp._http.decoding import ACCEPT_ENCODING as DEFAULT_ACCEPT_ENCODING
@@ -44,7 +42,7 @@ from curlhttp.requests._headers import (
     parse_list_header,
     unquote_header_value,
 )
-from curlhttp.requests._internal_utils import to_native_string
+from curlhttp.requests._internal_utils import make_getattr, to_native_string
 from curlhttp.requests._text import (
     get_encodings_from_content,
     get_unicode_from_response,
@@ -105,19 +103,14 @@ NETRC_FILES = (".netrc", "_netrc")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+_look_up = make_getattr(
+    __name__,
+    {"_internal_utils": "HEADER_VALIDATORS", "packages:urllib3.util": "make_headers parse_url"},
+)
+
+
 def __getattr__(name: str) -> Any:
-    # Slow to compute, and rarely used.
-    value: Any
-    if name == "DEFAULT_CA_BUNDLE_PATH":
-        value = certs.where()
-    elif name == "HEADER_VALIDATORS":
-        value = _internal_utils.HEADER_VALIDATORS
-    elif name in ("make_headers", "parse_url"):
-        value = getattr(importlib.import_module("curlhttp.requests.packages").urllib3.util, name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    return certs.where() if name == "DEFAULT_CA_BUNDLE_PATH" else _look_up(name)
 
 
 # --- default headers ---

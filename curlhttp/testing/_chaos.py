@@ -17,14 +17,14 @@ from functools import partial
 from random import Random, SystemRandom
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from curlhttp._client.streamed_response import BaseStreamedResponse
+from curlhttp._client.streamed_response import BaseStreamedResponse, WrappedIncoming
 from curlhttp._client.transport import AttemptWrapper
 from curlhttp._http.errors import Unpicklable
 from curlhttp._http.headers import parse_length
 from curlhttp._http.redaction import display_url
 from curlhttp._http.request import ClientRequest, is_handshake
-from curlhttp._http.response import Head, Response, has_body
-from curlhttp._http.timings import NO_TIME, CurlTimings, Timings
+from curlhttp._http.response import Response, has_body
+from curlhttp._http.timings import NO_TIME
 from curlhttp._runtime.engine import Incoming, Runtime, Send
 from curlhttp._runtime.log import INFO, log
 from curlhttp.exceptions import ChunkedEncodingError, ConnectionError
@@ -445,15 +445,12 @@ class _FaultyAttempt:
                 del late  # to break the reference cycle with its traceback
 
 
-class _FaultyIncoming:
+class _FaultyIncoming(WrappedIncoming):
     """A response whose body arrives slowly, or ends early."""
 
     def __init__(self, attempt: _FaultyAttempt, incoming: Incoming) -> None:
-        head = incoming.head
-        assert head is not None
-        self.head: Head = head  # kept, because the engine may use its own for another request
+        super().__init__(incoming)
         self._attempt = attempt
-        self._incoming = incoming
         self._piece = b""
         self._left = self._find_cut(attempt.request)
         self._arrived = 0
@@ -472,15 +469,7 @@ class _FaultyIncoming:
     @property
     def done(self) -> bool:
         """Return whether reading the rest does not wait."""
-        return self._attempt.fate.speed is None and self._incoming.done
-
-    def timings(self) -> Timings | CurlTimings:
-        """Return where the time went so far."""
-        return self._incoming.timings()
-
-    def certificate(self) -> str | None:
-        """Return the server's certificate as PEM."""
-        return self._incoming.certificate()
+        return self._attempt.fate.speed is None and super().done
 
     async def read(self) -> bytes:
         """Return the next piece of the body, later than it came; b"" at the end.
@@ -515,13 +504,3 @@ class _FaultyIncoming:
         if self._left is not None:
             self._left -= len(piece)
         return piece
-
-    def abort(self) -> None:
-        """Abandon the rest of the body."""
-        self._piece = b""
-        self._incoming.abort()
-
-    def abort_from_finalizer(self) -> None:
-        """Abandon the rest of the body, from a finalizer."""
-        self._piece = b""
-        self._incoming.abort_from_finalizer()

@@ -14,7 +14,7 @@ import urllib3
 from curlhttp import Timeout, requests
 from curlhttp import exceptions as e
 from curlhttp._http.request import ClientRequest
-from curlhttp.requests._core_request import parse_timeout
+from curlhttp.requests._core_request import to_timeout
 from curlhttp.requests._retries import (
     increment_after_error,
     increment_after_response,
@@ -300,9 +300,14 @@ def test_no_wait_for_another_attempt_outlasts_the_total(app: AppServer) -> None:
 # --- timeouts ---
 
 
+def parse_timeout(value: Any) -> tuple[float | None, float | None, float | None]:
+    found = to_timeout(value)
+    return found.connect, found.read, found.total
+
+
 def test_timeouts_of_all_kinds_become_numbers() -> None:
     kind = urllib3.Timeout
-    assert parse_timeout(None) == (None, None, None)
+    assert to_timeout(None) == Timeout()
     assert parse_timeout(2) == parse_timeout((2, 2)) == (2, 2, None)
     assert parse_timeout((1, None)) == (1, None, None)
     assert parse_timeout(Timeout(total=9, connect=1, read=None)) == (1, None, 9)

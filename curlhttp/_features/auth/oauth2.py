@@ -14,13 +14,11 @@ from urllib.parse import quote_plus, urlencode
 
 from curlhttp._features.auth.subrequest import SecretBody
 from curlhttp._features.auth.token_auth import (
+    BearerTokenAuth,
     CachedToken,
     Function,
     FunctionCall,
     Steps,
-    TokenAuth,
-    Value,
-    is_token_rejected,
     is_valid_token,
 )
 from curlhttp._http.auth import Auth, BasicAuth
@@ -55,7 +53,7 @@ class _TokenResponse(NamedTuple):
     refresh_token: str | None
 
 
-class _OAuth2Auth(TokenAuth):
+class _OAuth2Auth(BearerTokenAuth):
     """Send an access token of a token server (RFC 6749, RFC 6750)."""
 
     __slots__ = ("_client_auth", "_client_id", "_client_secret", "_form", "_leeway", "_url")
@@ -83,15 +81,6 @@ class _OAuth2Auth(TokenAuth):
         self._client_auth = client_auth
         self._leeway = leeway
         self._form = form
-
-    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
-        """Return the request with its Authorization (RFC 6750, section 2.1)."""
-        request.headers["Authorization"] = f"Bearer {value}"
-        return request
-
-    def rejects(self, response: Response) -> bool:
-        """Return whether the response says that the token is invalid."""
-        return is_token_rejected(response)
 
     def _build_request(self, **grant: str) -> ClientRequest:
         """Return the request for a token (RFC 6749, sections 2.3.1, 4.4.2 and 6)."""

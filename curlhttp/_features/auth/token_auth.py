@@ -250,8 +250,29 @@ _ERROR = re.compile(r"""\bbearer\b.*?\berror\s*=\s*"?([^",\s]*)""", re.IGNORECAS
 _GetToken: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
 
 
+class BearerTokenAuth(TokenAuth):
+    """Send a token as RFC 6750 says."""
+
+    __slots__ = ()
+
+    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
+        """Return the request with its Authorization (RFC 6750, section 2.1)."""
+        request.headers["Authorization"] = f"Bearer {value}"
+        return request
+
+    def rejects(self, response: Response) -> bool:
+        """Return whether the response says that the token is invalid (RFC 6750, section 3.1).
+
+        Status 401 does, unless the challenge names another error.
+        """
+        if response.status_code != 401:
+            return False
+        found = _ERROR.search(", ".join(response.headers.get_list("www-authenticate"))[:4096])
+        return found is None or found[1].lower() in ("", "invalid_token")
+
+
 @with_suggestions("BearerAuth")
-class BearerAuth(TokenAuth):
+class BearerAuth(BearerTokenAuth):
     """Send a bearer token with every request (RFC 6750).
 
     If you pass a function, it is called for each request; concurrent requests share one call. With
@@ -313,26 +334,6 @@ class BearerAuth(TokenAuth):
         if expires is None:
             return CachedToken(token, is_cached=False)
         return CachedToken(token, begun + expires)
-
-    def apply(self, request: ClientRequest, value: Value) -> ClientRequest:
-        """Return the request with its Authorization."""
-        request.headers["Authorization"] = f"Bearer {value}"
-        return request
-
-    def rejects(self, response: Response) -> bool:
-        """Return whether the response says that the token is invalid."""
-        return is_token_rejected(response)
-
-
-def is_token_rejected(response: Response) -> bool:
-    """Return whether a response says that the token is invalid (RFC 6750, section 3.1).
-
-    Status 401 does, unless the challenge names another error.
-    """
-    if response.status_code != 401:
-        return False
-    found = _ERROR.search(", ".join(response.headers.get_list("www-authenticate"))[:4096])
-    return found is None or found[1].lower() in ("", "invalid_token")
 
 
 def is_valid_token(token: object) -> bool:

@@ -20,9 +20,10 @@ from curlhttp._features.breaker.circuit import (
     BreakerMetrics,
     Circuit,
     CircuitPermit,
-    OriginClassifier,
     Outcome,
+    OutcomeClassifier,
     StateChange,
+    make_origin_classifier,
 )
 from curlhttp._features.breaker.shared import SharedCircuits
 from curlhttp._features.hook_events import State, Transition
@@ -424,13 +425,13 @@ class CircuitBreaker:
                 logging.getLogger("curlhttp").exception("on_transition raised")
         return transition
 
-    def _get_classifier(self, *, via_proxy: bool = False) -> OriginClassifier:
+    def _get_classifier(self, *, via_proxy: bool = False) -> OutcomeClassifier:
         """Return the classifier of results for an origin.
 
         Args:
             via_proxy: its calls go through a proxy.
         """
-        return OriginClassifier(
+        return make_origin_classifier(
             self.failure_statuses, count_tls=self.count_tls, via_proxy=via_proxy
         )
 

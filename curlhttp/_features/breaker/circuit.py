@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from curlhttp import exceptions as e
 from curlhttp._features.hook_events import State
@@ -482,56 +483,39 @@ def classify_proxy(result: object) -> Outcome:
     return Outcome.IGNORED  # the cause may be behind the proxy
 
 
-class OutcomeClassifier(Protocol):
-    """Classify the results of attempts for the origin or for the proxy."""
+class OutcomeClassifier(NamedTuple):
+    """Classify the results of attempts for the origin or for the proxy.
 
-    @property
-    def notable(self) -> Container[int]:
-        """Return the status codes that are not a success."""
+    Attributes:
+        notable: the status codes that are not a success.
+        classify_status: returns what a response says.
+        classify_error: returns what an exception says.
+    """
 
-    def classify_status(self, status: int) -> Outcome:
-        """Return what a response says."""
-
-    def classify_error(self, error: BaseException) -> Outcome:
-        """Return what an exception says."""
+    notable: Container[int]
+    classify_status: Callable[[int], Outcome]
+    classify_error: Callable[[BaseException], Outcome]
 
 
-class OriginClassifier:
-    """Classify results for the origin.
+def make_origin_classifier(
+    failures: frozenset[int] = FAILURE_STATUSES, *, count_tls: bool = False, via_proxy: bool = False
+) -> OutcomeClassifier:
+    """Return what classifies results for the origin.
 
     Args:
         failures: the status codes that are failures.
         count_tls: see classify_error.
         via_proxy: see classify_error.
     """
-
-    def __init__(self, failures: frozenset[int], *, count_tls: bool, via_proxy: bool) -> None:
-        self._failures = failures
-        self.notable: frozenset[int] = failures | {_TOO_MANY_REQUESTS}
-        self._count_tls = count_tls
-        self._via_proxy = via_proxy
-
-    def classify_status(self, status: int) -> Outcome:
-        """Return what a response says."""
-        return classify_status(status, self._failures)
-
-    def classify_error(self, error: BaseException) -> Outcome:
-        """Return what an exception says."""
-        return classify_error(error, count_tls=self._count_tls, via_proxy=self._via_proxy)
+    return OutcomeClassifier(
+        failures | {_TOO_MANY_REQUESTS},
+        partial(classify_status, failures=failures),
+        partial(classify_error, count_tls=count_tls, via_proxy=via_proxy),
+    )
 
 
-class ProxyClassifier:
-    """Classify results for the proxy."""
-
-    notable: Container[int] = frozenset()
-
-    def classify_status(self, status: int) -> Outcome:
-        """Return what a response says: the proxy has forwarded it."""
-        return _SUCCESS
-
-    def classify_error(self, error: BaseException) -> Outcome:
-        """Return what an exception says."""
-        return classify_proxy(error)
+# A response says that the proxy has forwarded it, whatever its status is.
+PROXY_CLASSIFIER = OutcomeClassifier(frozenset(), lambda status: _SUCCESS, classify_proxy)
 
 
 def _classify_connect(status: int | None) -> Outcome:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 
@@ -19,15 +19,15 @@ from curlhttp._features.breaker.breaker import (
     get_proxy_key,
     make_open_error,
 )
-from curlhttp._features.breaker.circuit import Outcome, OutcomeClassifier, ProxyClassifier
-from curlhttp._features.breaker.shared import SharedCircuits, SharedPermit, StoredCircuit
+from curlhttp._features.breaker.circuit import PROXY_CLASSIFIER, Outcome, OutcomeClassifier
+from curlhttp._features.breaker.shared import SharedCircuits, SharedPermit
 from curlhttp._features.hook_events import Transition
 from curlhttp._features.limits.layer import ask_store
 from curlhttp._features.shared_store import connect
 from curlhttp._http.errors import check_object
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Response
-from curlhttp._runtime.engine import Layer, MakeWaiter, Runtime, Send
+from curlhttp._runtime.engine import Layer, Runtime, Send
 from curlhttp._runtime.network import report_refusal
 from curlhttp._runtime.race import is_extra
 from curlhttp.exceptions import CircuitBreakerOpen, StoreError
@@ -57,10 +57,7 @@ def make_layer(context: LayerContext) -> Layer:
     policy: CircuitBreaker = context.settings["breaker"]
     hooks: Hooks = context.settings["hooks"]
     layer = _BreakerLayer(policy, runtime, hooks)
-    if policy.shared is not None:
-        layer.shared = SharedBreaker(policy, policy.shared, runtime.now, runtime.make_waiter)
     origin, hidden_origin = policy._get_classifier(), policy._get_classifier(via_proxy=True)
-    proxy = ProxyClassifier()
 
     def wrap(send: Send) -> Send:
         def send_permitted(request: ClientRequest) -> Awaitable[Response]:
@@ -74,7 +71,9 @@ def make_layer(context: LayerContext) -> Layer:
             def send_to_origin(hop: ClientRequest) -> Awaitable[Response]:
                 return layer.send(hop, hop.url.origin, hidden_origin, send)
 
-            return layer.send(request, get_proxy_key(route.proxy.url), proxy, send_to_origin)
+            return layer.send(
+                request, get_proxy_key(route.proxy.url), PROXY_CLASSIFIER, send_to_origin
+            )
 
         return send_permitted
 
@@ -82,17 +81,13 @@ def make_layer(context: LayerContext) -> Layer:
 
 
 class _BreakerLayer:
-    """Sends the requests that one breaker admits.
-
-    Attributes:
-        shared: its circuits in a store, or None.
-    """
-
-    shared: SharedBreaker | None = None
+    """Sends the requests that one breaker admits."""
 
     def __init__(self, breaker: CircuitBreaker, runtime: Runtime, hooks: Hooks) -> None:
         self._breaker = breaker
+        self._circuits = breaker.shared
         self._now = runtime.now
+        self._make_waiter = runtime.make_waiter
         self._outcomes = hooks.totals.outcomes
         self._call_hooks = None
         if hooks.has(_EVENT):
@@ -110,10 +105,10 @@ class _BreakerLayer:
         begun = self._now()
         permit: Permit | SharedPermit
         try:
-            if self.shared is None:
+            if self._circuits is None:
                 permit = self._breaker.admit(key, begun)
             else:
-                permit = await self.shared.admit(key, request)
+                permit = await self._admit_shared(self._circuits, key, request)
         except CircuitBreakerOpen as error:
             error.request = request
             if is_extra(request):  # the first attempt goes on
@@ -156,10 +151,10 @@ class _BreakerLayer:
     async def _count(
         self, permit: Permit | SharedPermit, outcome: Outcome, now: float, elapsed: float
     ) -> None:
-        if self.shared is None:
+        if isinstance(permit, Permit):
             transition = permit.settle(outcome, now, elapsed)
         else:
-            transition = await self.shared.settle(permit, outcome, now, elapsed)
+            transition = await self._settle_shared(permit, outcome, now, elapsed)
         if transition is not None:
             self._count_opening(transition)
             await self._notify(transition)
@@ -200,47 +195,21 @@ class _BreakerLayer:
         else:
             permit.release()
 
+    # circuits that processes share, in a store
+    #
+    # If the store does not answer, the process uses circuits in its own memory. A circuit that was
+    # open in the store's last answer stays open until its time is over.
 
-# --- Circuits that processes share, in a store ---
-#
-# If the store does not answer, the process uses circuits in its own memory. A circuit that was open
-# in the store's last answer stays open until its time is over.
-
-
-class SharedBreaker:
-    """The circuits of one breaker in a store, for one engine.
-
-    Args:
-        breaker: its own circuits are used if the store does not answer.
-        circuits: the commands and this process's copies.
-        now: returns monotonic seconds.
-        make_waiter: makes a waiter of the engine.
-    """
-
-    def __init__(
-        self,
-        breaker: CircuitBreaker,
-        circuits: SharedCircuits,
-        now: Callable[[], float],
-        make_waiter: MakeWaiter,
-    ) -> None:
-        self._breaker = breaker
-        self._circuits = circuits
-        self._now = now
-        self._make_waiter = make_waiter
-
-    async def admit(self, key: str, request: ClientRequest) -> Permit | SharedPermit:
+    async def _admit_shared(
+        self, circuits: SharedCircuits, key: str, request: ClientRequest
+    ) -> Permit | SharedPermit:
         """Return a permit for a call.
-
-        Args:
-            key: of the circuit.
-            request: to send.
 
         Raises:
             CircuitBreakerOpen: the call is refused; its retry_after says for how long.
             StoreError: see Store.ask.
         """
-        breaker, circuits = self._breaker, self._circuits
+        breaker = self._breaker
         now = self._now()
         if breaker.forced is not None:  # in this process, for all origins
             return breaker.admit(key, now)
@@ -255,33 +224,23 @@ class SharedBreaker:
         )
         now = self._now()
         if answer is None:
-            return self._admit_alone(key, now)
+            known = circuits.copies.get(key)
+            if known is not None and (seconds := known.refuses_for(now)):
+                raise make_open_error(key, seconds)
+            return breaker.admit(key, now)
         found = circuits.update(key, answer, now)
         if found.refused_for is not None:
             raise make_open_error(key, found.refused_for)
         permit = SharedPermit(circuits, key, found.permit_number, now, is_probe=found.is_probe)
-        permit.transition = self._notify(key, found)
+        permit.transition = breaker.notify(key, found.change)
         return permit
 
-    def _admit_alone(self, key: str, now: float) -> Permit:
-        known = self._circuits.copies.get(key)
-        if known is not None and (seconds := known.refuses_for(now)):
-            raise make_open_error(key, seconds)
-        return self._breaker.admit(key, now)
-
-    async def settle(
-        self, permit: Permit | SharedPermit, outcome: Outcome, now: float, elapsed: float
+    async def _settle_shared(
+        self, permit: SharedPermit, outcome: Outcome, now: float, elapsed: float
     ) -> Transition | None:
-        """Record an outcome; return the transition that it led to.
-
-        Args:
-            permit: of the call, from the store or from this process.
-            outcome: of the call.
-            now: monotonic seconds.
-            elapsed: seconds that the call took.
-        """
-        if isinstance(permit, Permit):
-            return permit.settle(outcome, now, elapsed)
+        """Record an outcome in the store; return the transition that it led to."""
+        circuits = self._circuits
+        assert circuits is not None
         is_failure = outcome is Outcome.FAILURE
         # Do not wait for the answer to a success that cannot close a circuit.
         if not is_failure and not (outcome is Outcome.SUCCESS and permit.is_probe):
@@ -292,14 +251,12 @@ class SharedBreaker:
         if command is not None:
             try:
                 with suppress(StoreError):  # the caller gets the result of the call itself
-                    answer = await self._circuits.store.ask(command, self._make_waiter)
+                    answer = await circuits.store.ask(command, self._make_waiter)
             except BaseException:
                 if permit.is_probe:  # the command may not have been sent; only one counts
-                    self._circuits.store.tell(command)
+                    circuits.store.tell(command)
                 raise
         if answer is None:
             return None
-        return self._notify(key, self._circuits.update(key, answer, self._now()))
-
-    def _notify(self, key: str, found: StoredCircuit) -> Transition | None:
+        found = circuits.update(key, answer, self._now())
         return self._breaker.notify(key, found.change)

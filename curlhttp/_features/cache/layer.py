@@ -6,28 +6,28 @@ A request never fails because of the store, which logs its errors.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import hishel
 
 from curlhttp._client.chain import LayerContext
-from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody, WrappedIncoming
 from curlhttp._features.cache.policy import (
     SAFE,
     CacheLookup,
-    CachePolicy,
     FreshnessDecision,
     StoredResponse,
     build_head,
 )
-from curlhttp._http.config import NetworkRoute
 from curlhttp._http.decoding import decode_content
 from curlhttp._http.request import KEEP_CODED, ClientRequest
 from curlhttp._http.response import Head, Response
 from curlhttp._http.timings import Timings
-from curlhttp._runtime.engine import Incoming, Layer, Runtime, Send, Totals
-from curlhttp._runtime.run import Offload
+from curlhttp._runtime.engine import Incoming, Layer, Runtime, Send
 from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
+
+if TYPE_CHECKING:
+    from curlhttp._features.cache.caching import ClientCaching
 
 # Errors after which no stored response is served, because the server did not fail.
 _NOT_SERVER_FAULTS = (BlockedAddress, ClientClosed, ResponseTooLarge)
@@ -36,66 +36,10 @@ _MAX_DECODED = 64 * 2**20  # bytes to decode to see whether an encoded body is c
 _NAME = "curlhttp"  # of this cache in Cache-Status (RFC 9211)
 
 
-class CacheStore(Protocol):
-    """Stores responses; may block, and never raises.
-
-    Attributes:
-        max_body: maximum size of a body to store, in bytes.
-    """
-
-    max_body: int
-
-    def find(
-        self, key: str, choose: Callable[[list[hishel.Entry]], hishel.Entry | None]
-    ) -> StoredResponse | None:
-        """Return the response that `choose` picks among those under a key, with its body."""
-
-    def put(self, key: str, entry: hishel.Entry, body: bytes) -> bool:
-        """Store a response instead of its predecessor; return whether it was stored."""
-
-    def update(self, key: str, entry: hishel.Entry) -> None:
-        """Replace the fields of a stored response."""
-
-    def remove(self, entry: hishel.Entry) -> None:
-        """Remove one response."""
-
-    def clear(self, keys: list[str]) -> None:
-        """Remove all responses under some keys."""
-
-
-class CacheContext(Protocol):
-    """What the cache layer uses of a client.
-
-    Attributes:
-        policy: the rules.
-        store: of the responses.
-        offload: calls the store.
-        streamed: the class of streamed responses.
-        guard_route: adds the client's address guard to a NetworkRoute, if it has one.
-    """
-
-    @property
-    def policy(self) -> CachePolicy: ...
-    @property
-    def store(self) -> CacheStore: ...
-    @property
-    def offload(self) -> Offload: ...
-    @property
-    def streamed(self) -> type[BaseStreamedResponse]: ...
-    @property
-    def totals(self) -> Totals: ...
-
-    @property
-    def guard_route(self) -> Callable[[NetworkRoute], NetworkRoute]: ...
-
-    def refresh(self, name: object, work: Callable[[Send], Awaitable[object]]) -> None:
-        """Run work(send) in the background, unless work of that name is running."""
-
-
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that answers requests from a client's cache."""
     clock = context.runtime
-    client: CacheContext = context.settings["cache"]
+    client: ClientCaching = context.settings["cache"]
     policy, store, offload = client.policy, client.store, client.offload
     guard_route = client.guard_route
 
@@ -130,7 +74,7 @@ def _mark(response: Response, status: str, *, from_cache: bool = False) -> Respo
 class _CachedRequest:
     """One request that the cache may answer."""
 
-    def __init__(self, client: CacheContext, clock: Runtime, request: ClientRequest) -> None:
+    def __init__(self, client: ClientCaching, clock: Runtime, request: ClientRequest) -> None:
         self._client = client
         self._policy, self._store = client.policy, client.store
         self._offload = client.offload
@@ -341,25 +285,16 @@ def _decode(response: Response) -> None:
         raise
 
 
-class _StoringIncoming:
+class _StoringIncoming(WrappedIncoming):
     """Wraps a response to store its body after it is read, unless it is too large."""
 
     def __init__(
         self, incoming: Incoming, most: int, keep: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        self._incoming = incoming
+        super().__init__(incoming)
         self._room = most
         self._keep = keep
         self._pieces: list[bytes] | None = []
-        self.head: Head | None = incoming.head
-        self.timings = incoming.timings
-        self.certificate = incoming.certificate
-        self.abort = incoming.abort
-        self.abort_from_finalizer = incoming.abort_from_finalizer
-
-    @property
-    def done(self) -> bool:
-        return self._incoming.done
 
     async def read(self) -> bytes:
         piece = await self._incoming.read()

@@ -7,12 +7,12 @@ an origin; below retry, each later attempt gets another one, so that limits and 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextvars import ContextVar
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from curlhttp._client.chain import Host, LayerContext, Settings
-from curlhttp._features.breaker.circuit import FAILURE_STATUSES, OriginClassifier, Outcome
+from curlhttp._features.breaker.circuit import Outcome, make_origin_classifier
 from curlhttp._features.endpoints.policy import Endpoints, Rotation, URLs
 from curlhttp._http.request import CHALLENGER, ENDPOINTS, ClientRequest
 from curlhttp._http.response import Response
@@ -23,17 +23,13 @@ from curlhttp._runtime.race import is_extra, is_refusal
 from curlhttp._runtime.run import Offload
 from curlhttp.exceptions import ConnectionError
 
-_CLASSIFIER = OriginClassifier(FAILURE_STATUSES, count_tls=False, via_proxy=False)
+if TYPE_CHECKING:
+    from curlhttp._client.base import BaseClient
+
+_CLASSIFIER = make_origin_classifier()
 
 # Those whose first list the running function returns.
 _listed: ContextVar[Endpoints | None] = ContextVar("_listed", default=None)
-
-
-class BuildsRequests(Protocol):
-    """What this feature asks of the client."""
-
-    def _add_build_step(self, change: Callable[[ClientRequest, URL], None]) -> None:
-        """Let a function change each request that was built, and its URL as it was passed."""
 
 
 def start(settings: Settings, host: Host) -> None:
@@ -52,7 +48,7 @@ def start(settings: Settings, host: Host) -> None:
             if url.username is None:  # otherwise the auth is the URL's
                 request.auth = None
 
-    cast(BuildsRequests, host.client)._add_build_step(withhold_credentials)
+    cast("BaseClient", host.client)._add_build_step(withhold_credentials)
 
 
 def make_layer(context: LayerContext) -> Layer:

@@ -50,13 +50,13 @@ def start(settings: Settings, host: Host) -> None:
 def make_layer(context: LayerContext) -> Layer:
     """Return the layer that sends a request again while it is slow."""
     hedging: Hedging = context.settings["hedge"]
-    return hedging.race(context.runtime.make_race)
+    return partial(hedging.race, context.runtime.make_race)
 
 
 def make_admitting_layer(context: LayerContext) -> Layer:
     """Return the layer that an attempt passes once limits and breaker have admitted it."""
     hedging: Hedging = context.settings["hedge"]
-    return hedging.admit(context.runtime.make_waiter)
+    return partial(hedging.admit, context.runtime.make_waiter)
 
 
 def make_watching_layer(context: LayerContext) -> Layer:
@@ -90,42 +90,28 @@ class Hedging:
         self._budget = policy.budget or budget or RetryBudget()
         self._deposits = self._budget is not budget
 
-    def race(self, make_race: MakeRace) -> Layer:
-        """Return the layer that sends a request again while it is slow.
+    def race(self, make_race: MakeRace, send: Send) -> Send:
+        """Return the layer that sends a request again while it is slow."""
 
-        Args:
-            make_race: makes a race of the engine.
-        """
+        def hedged(request: ClientRequest) -> Awaitable[Response]:
+            if not may_hedge(request, self.policy):
+                return send(request)
+            if self._deposits:
+                self._budget.deposit(request.url.origin, self.now())
+            return _HedgedRequest(self, request, send, make_race).send()
 
-        def wrap(send: Send) -> Send:
-            def hedged(request: ClientRequest) -> Awaitable[Response]:
-                if not may_hedge(request, self.policy):
-                    return send(request)
-                if self._deposits:
-                    self._budget.deposit(request.url.origin, self.now())
-                return _HedgedRequest(self, request, send, make_race).send()
+        return hedged
 
-            return hedged
+    def admit(self, make_waiter: MakeWaiter, send: Send) -> Send:
+        """Return the layer that an attempt passes once limits and breaker have admitted it."""
 
-        return wrap
+        def admitted(request: ClientRequest) -> Awaitable[Response]:
+            attempt = get_attempt(request)
+            if attempt is None:
+                return send(request)
+            return self._admit(request, attempt, send, make_waiter)
 
-    def admit(self, make_waiter: MakeWaiter) -> Layer:
-        """Return the layer that an attempt passes once limits and breaker have admitted it.
-
-        Args:
-            make_waiter: makes a waiter of the engine.
-        """
-
-        def wrap(send: Send) -> Send:
-            def admitted(request: ClientRequest) -> Awaitable[Response]:
-                attempt = get_attempt(request)
-                if attempt is None:
-                    return send(request)
-                return self._admit(request, attempt, send, make_waiter)
-
-            return admitted
-
-        return wrap
+        return admitted
 
     async def _admit(
         self, request: ClientRequest, attempt: RacingAttempt, send: Send, make_waiter: MakeWaiter
@@ -139,12 +125,8 @@ class Hedging:
         return await send(request)
 
     async def _pay(self, origin: str, make_waiter: MakeWaiter) -> bool:
-        budget = self._budget
-        if budget.store is not None:
-            is_paid = await withdraw_from_store(budget.store, budget, origin, make_waiter)
-            if is_paid is not None:
-                return is_paid
-        return budget.withdraw(origin, self.now())
+        is_paid = await withdraw_from_store(self._budget, origin, make_waiter)
+        return self._budget.withdraw(origin, self.now()) if is_paid is None else is_paid
 
     def watch(self, send: Send) -> Send:
         """Return the last layer, which notes when the head of a response arrives."""

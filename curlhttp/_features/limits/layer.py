@@ -159,15 +159,11 @@ def _observe(limit: AdaptiveLimit, runtime: Runtime, send: Send) -> Send:
 
 def _limit_rate(rate: RateLimit, runtime: Runtime, send: Send, waits: _LimitWaits) -> Send:
     async def rated(request: ClientRequest) -> Response:
-        origin, begun = request.url.origin, runtime.now()
-        if not rate.try_acquire(origin, begun):
+        origin = request.url.origin
+        if not rate.try_acquire(origin, runtime.now()):
             refuse_to_wait(request, "the rate limit")
-            try:
-                with leave_place(request, rate._key(origin)):
-                    await _wait_for_rate(rate, request, runtime)
-            except BaseException as error:
-                waits.fail(request, "rate", begun, error)
-                raise
+            with waits.watch(request, "rate") as begun, leave_place(request, rate._key(origin)):
+                await _wait_for_rate(rate, request, runtime)
             request = waits.end(request, "rate", begun)
         try:
             return await send(request)
@@ -222,16 +218,12 @@ def _limit_concurrency(
     limit: ConcurrencyLimit, runtime: Runtime, send: Send, waits: _LimitWaits
 ) -> Send:
     async def counted(request: ClientRequest) -> Response:
-        lease = limit.try_acquire(request.url.origin)
+        origin = request.url.origin
+        lease = limit.try_acquire(origin)
         if lease is None:
             refuse_to_wait(request, "the concurrency limit")
-            begun = runtime.now()
-            try:
-                with leave_place(request, limit._key(request.url.origin)):
-                    lease = await _wait_for_lease(limit, request, runtime.make_waiter, waits)
-            except BaseException as error:
-                waits.fail(request, "limit", begun, error)
-                raise
+            with waits.watch(request, "limit") as begun, leave_place(request, limit._key(origin)):
+                lease = await _wait_for_lease(limit, request, runtime.make_waiter, waits)
             request = waits.end(request, "limit", begun)
         try:
             response = await send(request)
@@ -363,12 +355,8 @@ def _limit_shared_rate(
     store = cast(Store, rate.store)
 
     async def rated(request: ClientRequest) -> Response:
-        begun = runtime.now()
-        try:
+        with waits.watch(request, "rate") as begun:
             reserved = await _reserve(rate, store, request, runtime)
-        except BaseException as error:
-            waits.fail(request, "rate", begun, error)
-            raise
         if reserved is None:
             return await local(request)
         request = waits.end(request, "rate", begun)
@@ -440,13 +428,9 @@ def _limit_shared_concurrency(
 
     async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
-        begun = runtime.now()
         try:
-            try:
+            with waits.watch(request, "limit") as begun:
                 await _acquire_shared(lease, limit, store, request, runtime, waits)
-            except BaseException as error:
-                waits.fail(request, "limit", begun, error)
-                raise
             response = await send(waits.end(request, "limit", begun))
         except BaseException:
             lease.release()

@@ -201,8 +201,7 @@ class ConcurrencyLimit(Limit["Lease"]):
             queue = self._queue(origin)
             if queue.used < queue.limit and not queue.woken:
                 self._grant(lease, queue)
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
         return lease if lease.granted else None
 
     def enqueue(self, lease: Lease, origin: str) -> None:
@@ -224,8 +223,7 @@ class ConcurrencyLimit(Limit["Lease"]):
                 queue.waiting[lease] = None
         if lease._is_woken and lease.wake is not None:
             lease.wake()
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
 
     def in_use(self, origin: str) -> int:
         """Return how many requests to an origin are under way in this process.
@@ -315,8 +313,7 @@ class ConcurrencyLimit(Limit["Lease"]):
     def _confirm(self, lease: Lease) -> None:
         with self._lock:
             self._note_confirmed(lease)
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
 
     def _note_confirmed(self, lease: Lease) -> None:
         if lease._is_woken and lease._queue is not None:
@@ -592,8 +589,7 @@ class RateLimit(Limit["Reservation"]):
             may_go = not bucket.waiting and self._wait(bucket, now) <= 0
             if may_go:
                 bucket.admit(now, self._interval, waited=False)
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
         return may_go
 
     def enqueue(self, reservation: Reservation, origin: str, now: float, patience: float) -> None:
@@ -616,8 +612,7 @@ class RateLimit(Limit["Reservation"]):
             if seconds <= patience:
                 reservation._bucket = bucket
                 bucket.waiting[reservation] = None
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
         if seconds > patience:
             raise self.make_deadline_error(seconds, patience)
 
@@ -643,8 +638,7 @@ class RateLimit(Limit["Reservation"]):
             bucket = self._buckets.get(self._key(origin))
             if bucket is not None:
                 bucket.due -= self._interval
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
 
     # in a store
 
@@ -696,8 +690,7 @@ class RateLimit(Limit["Reservation"]):
         with self._lock:  # the queue must not change meanwhile
             bucket = reservation._bucket
             first = bucket is None or next(iter(bucket.waiting), None) is reservation
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
         return first
 
     def _try_acquire(self, reservation: Reservation, now: float) -> float:
@@ -709,8 +702,7 @@ class RateLimit(Limit["Reservation"]):
             if seconds <= 0:
                 bucket.admit(now, self._interval, waited=True)
                 self._remove(reservation, wakes)
-        if self._leaving:
-            self._remove_leaving()
+        self._remove_leaving()
         for wake in wakes:
             wake()
         return seconds

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody
+from curlhttp._client.streamed_response import BaseStreamedResponse, StoredBody, WrappedIncoming
 from curlhttp._client.transport import AttemptWrapper
 from curlhttp._features.attempt_numbers import get_attempt_numbers
 from curlhttp._features.record.har import (
@@ -31,7 +31,7 @@ from curlhttp._http.decoding import decode_readable
 from curlhttp._http.errors import Unpicklable, validate_path
 from curlhttp._http.redaction import display_url
 from curlhttp._http.request import ClientRequest, is_handshake
-from curlhttp._http.response import Head, Response
+from curlhttp._http.response import Response
 from curlhttp._http.suggestions import with_suggestions
 from curlhttp._http.timings import NO_TIME, Timings, make_timings
 from curlhttp._http.url import parse_url
@@ -530,33 +530,21 @@ class _RecordingExchange:
 _CANCELLED = "cancelled, because another attempt won"
 
 
-class _RecordingIncoming:
+class _RecordingIncoming(WrappedIncoming):
     """A response on the wire whose body is recorded as it is read."""
 
     def __init__(self, recording: _RecordingExchange, incoming: Incoming) -> None:
+        super().__init__(incoming)
         self._recording = recording
-        head = incoming.head
-        assert head is not None
-        self.head: Head = head  # kept, because the engine may reuse its object
-        self._incoming = incoming
         self._pieces: list[bytes] = []
         self._is_over = False
         times = incoming.timings()
         self._times = times if isinstance(times, Timings) else make_timings(times)
         self._since = recording.now()
 
-    @property
-    def done(self) -> bool:
-        """Return whether reading the rest does not wait."""
-        return self._incoming.done
-
     def timings(self) -> Timings:
         """Return the timings up to the head."""
         return self._times
-
-    def certificate(self) -> str | None:
-        """Return the server's certificate as PEM, if this opened the connection."""
-        return self._incoming.certificate()
 
     async def read(self) -> bytes:
         """Return the next piece of the body, and keep it."""
@@ -576,12 +564,12 @@ class _RecordingIncoming:
 
     def abort(self) -> None:
         """Drop the rest of the body; the part that was read is recorded."""
-        self._incoming.abort()
+        super().abort()
         self._end()
 
     def abort_from_finalizer(self) -> None:
         """Drop the rest of the body, from a finalizer."""
-        self._incoming.abort_from_finalizer()
+        super().abort_from_finalizer()
         self._end()
 
     def _end(self, error: RequestException | None = None, *, is_whole: bool = False) -> None:

@@ -218,14 +218,10 @@ class Attempts:
 
     async def _pay(self, budget: RetryBudget, now: float) -> bool:
         """Withdraw the cost of one retry; return whether there was enough."""
-        origin, store = self._origin, budget.store
-        self._paid_at = None
-        if store is not None:
-            is_paid = await withdraw_from_store(store, budget, origin, self._runtime.make_waiter)
-            if is_paid is not None:
-                self._paid_at = store
-                return is_paid
-        return budget.withdraw(origin, now)
+        origin, make_waiter = self._origin, self._runtime.make_waiter
+        is_paid = await withdraw_from_store(budget, origin, make_waiter)
+        self._paid_at = None if is_paid is None else budget.store
+        return budget.withdraw(origin, now) if is_paid is None else is_paid
 
     def _backoff(self) -> float | None:
         """Return the next delay of the strategy; None if it is the user's and has ended."""
@@ -430,20 +426,21 @@ async def _discard(request: ClientRequest, response: Response) -> None:
 
 
 async def withdraw_from_store(
-    store: Store, budget: RetryBudget, origin: str, make_waiter: MakeWaiter
+    budget: RetryBudget, origin: str, make_waiter: MakeWaiter
 ) -> bool | None:
     """Withdraw one retry from a shared budget; return whether there was enough, None if unknown.
 
     If the store raises, there is no retry, so that the caller gets the error of the failed attempt.
 
     Args:
-        store: of the budget.
-        budget: to withdraw from.
+        budget: to withdraw from; it is unknown without a store.
         origin: of the request.
         make_waiter: makes a waiter of the engine.
     """
+    if budget.store is None:
+        return None
     try:
-        answer = await store.ask(budget._make_withdraw_command(origin), make_waiter)
+        answer = await budget.store.ask(budget._make_withdraw_command(origin), make_waiter)
     except StoreError:
         return False
     return None if answer is None else bool(answer[0])
