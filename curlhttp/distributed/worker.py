@@ -50,7 +50,7 @@ from curlhttp.distributed.manifest import Format, early_result_name, part_name, 
 from curlhttp.distributed.partition import Partition
 from curlhttp.distributed.rows import FetchRow, format_time
 from curlhttp.distributed.storage import OutputFolder, open_folder, open_input_file
-from curlhttp.distributed.summary import PartCounters, PartResult
+from curlhttp.distributed.summary import PartResult
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class _Part:
         self._partition = partition
         self._folder = folder
         self._is_wanted = is_wanted
-        self._counters = PartCounters()
+        self._result = PartResult(number=partition.number, digest=partition.digest)
         self._invalid: list[FetchRow] = []
         self._streams = False
 
@@ -300,16 +300,13 @@ class _Part:
         result = self._make_result(started)
         if result.is_early:
             return result
-        if config.pause and self._counters.rows:
+        if config.pause and self._result.rows:
             time.sleep(config.pause)
             result = self._make_result(started)
         return result.merge(self._pieces)
 
     def _make_result(self, started: float) -> PartResult:
-        seconds = time.monotonic() - started
-        result = self._counters.result(self._partition.number, self._partition.digest, seconds)
-        result.is_early = self._stop.is_set
-        return result
+        return self._result.end(time.monotonic() - started, is_early=self._stop.is_set)
 
     def _check_wanted(self) -> None:
         if not self._is_wanted():
@@ -348,7 +345,7 @@ class _Part:
         try:
             for row in rows:
                 self._store_body(row)
-            self._counters.add(rows)
+            self._result.add(rows)
             writer.add(rows)
         finally:
             for file in files:
