@@ -160,6 +160,15 @@ def reading(path: object) -> Iterator[None]:
         raise CommandFailed(f"{path}: the file is not UTF-8", READ_ERROR) from None
 
 
+@contextmanager
+def needing_package(prefix: str = "") -> Iterator[None]:
+    """Turn the error of a package that is not installed, which names it, into a CommandFailed."""
+    try:
+        yield
+    except ImportError as error:
+        raise CommandFailed(f"{prefix}{error}", _USAGE) from None
+
+
 def to_failure(error: Exception) -> CommandFailed | None:
     """Return the message and exit status for an error, or None if it is a bug in curlhttp."""
     if isinstance(error, CommandFailed):

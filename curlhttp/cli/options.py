@@ -22,7 +22,7 @@ from urllib.parse import quote
 import click
 
 from curlhttp._http.credentials import encode_credential
-from curlhttp.cli.errors import CommandFailed, reading
+from curlhttp.cli.errors import CommandFailed, needing_package, reading
 from curlhttp.cli.files import open_file, replace_file
 from curlhttp.cli.terminal import color_option, format_bytes
 
@@ -388,10 +388,8 @@ def _create_context(
 def _create_aws_auth(region: str, service: str, credentials: tuple[str, str] | None) -> AuthInput:
     from curlhttp._features.auth.aws import AWSSigV4
 
-    try:
+    with needing_package():
         return AWSSigV4(region, service, credentials)
-    except ImportError as error:  # the message names the extra
-        raise CommandFailed(str(error), 2) from None
 
 
 def _get_local_end(text: str | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ to a terminal.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from curlhttp._features.fetch.json_bodies import body_as_json, group_fields
 from curlhttp._http.decoding import TextDecoder, decode_readable
 from curlhttp._http.redaction import display_url, redact_field, redact_text, redact_url
 from curlhttp._http.timings import NO_TIME, Timings
@@ -414,9 +414,6 @@ def print_response_json(body: MeasuredBody, path: Path | None) -> None:
         path: the file that the body was saved to, or None if it is in memory.
     """
     response = body.response
-    headers: dict[str, list[str]] = {}
-    for name, value in response.headers.multi_items():
-        headers.setdefault(name.lower(), []).append(value)
     timings = response.timings
     first = (response.history or [response])[0].request
     fields: dict[str, object] = {
@@ -426,21 +423,15 @@ def print_response_json(body: MeasuredBody, path: Path | None) -> None:
         "status": response.status_code,
         "reason": response.reason,
         "http_version": response.http_version,
-        "headers": headers,
+        "headers": group_fields(response),
         "attempts": max(1, len(response.attempts)),
         "redirects": len(response.history),
         "timings": {name: round(getattr(timings, name), 6) for name in _PHASES},
         "elapsed": round(body.total, 6),
         "size": body.size,
     }
-    if path is not None:
-        print_json({**fields, "file": str(path)})
-        return
-    content = b"".join(body.content)
-    try:
-        print_json({**fields, "body": content.decode()})
-    except UnicodeDecodeError:
-        print_json({**fields, "body_base64": base64.b64encode(content).decode()})
+    content = {"file": str(path)} if path else body_as_json(b"".join(body.content))
+    print_json({**fields, **content})
 
 
 def print_error_json(error: RequestException, method: str, url: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from curlhttp._features.typed_urls import add_scheme
-from curlhttp.cli.errors import CommandFailed
+from curlhttp.cli.errors import needing_package
 from curlhttp.cli.options import ConnectionOptions, connection_options, integer
 from curlhttp.cli.output import print_json
 from curlhttp.cli.request_body import ITEMS_HELP, add_piped, body_options, parse_items, pop_content
@@ -61,10 +61,8 @@ def ws(url: str, connection: ConnectionOptions, listen: bool, as_json: bool) -> 
     """Send lines of stdin over a WebSocket, and print messages."""
     url = add_scheme(url, secure="wss", plain="ws")
     with connection.client() as client:
-        try:
+        with needing_package():
             socket = client.websocket(url)
-        except ImportError as error:  # the message names the extra
-            raise CommandFailed(str(error), 2) from None
         with socket:
             at_end = Event()
             Thread(target=_send_lines, args=(socket, at_end), daemon=True).start()

@@ -15,15 +15,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from curlhttp._features.compressed_files import load_zstd
-from curlhttp._features.duplicate_urls import DuplicateURLs
+from curlhttp._features.fetch.formats import FORMATS, Format
+from curlhttp._features.fetch.listed_urls import DuplicateURLs
+from curlhttp._features.fetch.result_files import check_installed
+from curlhttp._features.fetch.storage import open_folder
 from curlhttp.distributed.driver import FetchDriver, show_progress
 from curlhttp.distributed.engines import open_engine
-from curlhttp.distributed.manifest import Format, JobConfig, Manifest, lock_folder
+from curlhttp.distributed.manifest import JobConfig, Manifest, lock_folder
 from curlhttp.distributed.partition import Splitter, parse_input
-from curlhttp.distributed.storage import open_folder
 from curlhttp.distributed.summary import FetchSummary
 from curlhttp.distributed.worker import (
     WorkerConfig,
@@ -33,10 +34,10 @@ from curlhttp.distributed.worker import (
 )
 
 if TYPE_CHECKING:
+    from curlhttp._features.fetch.earlier import EarlierRun
     from curlhttp._features.shared_store import Store
     from curlhttp._http.inputs import RetryInput
     from curlhttp._http.url import URL
-    from curlhttp.distributed.earlier import EarlierRun
 
 __all__ = ["FetchSummary", "fetch"]
 
@@ -169,7 +170,7 @@ def _open_earlier_run(
 ) -> AbstractContextManager[EarlierRun | None]:
     if path is None:
         return nullcontext()
-    from curlhttp.distributed.earlier import EarlierRun
+    from curlhttp._features.fetch.earlier import EarlierRun
 
     return closing(EarlierRun(os.fspath(path)))
 
@@ -180,15 +181,10 @@ def _validate(settings: Iterable[str], format: str, **numbers: int | None) -> No
         raise TypeError(
             f"{min(reserved)} cannot be passed: use per_host and rate, which apply to all workers"
         )
-    if format not in get_args(Format):
-        formats = ", ".join(map(repr, get_args(Format)))
+    if format not in FORMATS:
+        formats = ", ".join(map(repr, FORMATS))
         raise ValueError(f"format must be one of {formats}, not {format!r}")
     for name, number in numbers.items():
         if number is not None and (not isinstance(number, int) or number < 1):
             raise ValueError(f"{name} must be an integer of at least 1, not {number!r}")
-    if format == "parquet":
-        from curlhttp.distributed.parquet import import_pyarrow
-
-        import_pyarrow()
-    elif format == "jsonl.zst":
-        load_zstd()
+    check_installed(format)

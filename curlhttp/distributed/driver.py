@@ -10,11 +10,11 @@ from contextlib import closing, contextmanager
 from itertools import chain
 from typing import TypeAlias
 
+from curlhttp._features.fetch.storage import OutputFolder
 from curlhttp._runtime.log import log
 from curlhttp.distributed.engines import PartitionEngine, run_partitions
 from curlhttp.distributed.manifest import Manifest, partition_file_name
 from curlhttp.distributed.partition import Partition, Splitter
-from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import FetchSummary, PartResult
 from curlhttp.distributed.worker import WorkerConfig
 

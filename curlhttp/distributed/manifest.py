@@ -17,16 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
+from curlhttp._features.fetch.formats import MANIFEST, Format
+from curlhttp._features.fetch.storage import OutputFolder
 from curlhttp._features.file_lock import lock_file
-from curlhttp.distributed.storage import OutputFolder
 from curlhttp.distributed.summary import PartResult
 
-Format: TypeAlias = Literal["parquet", "jsonl", "jsonl.gz", "jsonl.zst", "warc", "warc.gz"]
-
 _VERSION = 1
-_CONFIG = "manifest/fetch.json"
 _SUMMARY = "manifest/summary.json"
 _HEARTBEAT = "manifest/driver.json"
 _HEARTBEAT_INTERVAL = 15.0  # seconds
@@ -64,11 +61,6 @@ def result_name(number: int) -> str:
 def partition_file_name(number: int) -> str:
     """Return the name of the file with the URLs of a partition."""
     return f"input/{number:08}.jsonl"
-
-
-def is_output(folder: OutputFolder) -> bool:
-    """Return whether a folder is that of a fetch."""
-    return folder.exists(_CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +119,11 @@ class Manifest:
                 something else.
             OSError: the folder cannot be written to.
         """
-        text = self._folder.read(_CONFIG)
+        text = self._folder.read(MANIFEST)
         if text is None:
             if any(True for _ in self._folder.names("parts")):
                 raise ValueError(f"{self._folder.path('')} has parts, but no manifest of a fetch")
-            with self._folder.write(_CONFIG) as stream:
+            with self._folder.write(MANIFEST) as stream:
                 stream.write(json.dumps({"version": _VERSION, **asdict(config)}, indent=1).encode())
             return config
         earlier = self._parse_config(text)
@@ -154,11 +146,11 @@ class Manifest:
             version = fields.pop("version")
             config = JobConfig(**fields)
         except (ValueError, TypeError, KeyError, AttributeError):
-            path = self._folder.path(_CONFIG)
+            path = self._folder.path(MANIFEST)
             raise ValueError(f"{path} is not the manifest of a fetch") from None
         if version != _VERSION:
             raise ValueError(
-                f"{self._folder.path(_CONFIG)} has version {version}, but only version {_VERSION} "
+                f"{self._folder.path(MANIFEST)} has version {version}, but only version {_VERSION} "
                 "is supported"
             )
         return config

@@ -5,35 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, repeat
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from curlhttp._features.fetch.storage import open_input_file
+from curlhttp._features.fetch.tables import (
+    MAX_BYTES,
+    MAX_ROWS,
+    TIMINGS,
+    build_schema,
+    import_pyarrow,
+    open_table,
+)
 from curlhttp._features.map.bodies import BodyFile
-from curlhttp.distributed.rows import TIMINGS, FetchRow, has_duplicates
-from curlhttp.distributed.storage import open_input_file
+from curlhttp.distributed.rows import FetchRow, has_duplicates
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-_MAX_ROWS = 1000  # in a row group
-_MAX_BYTES = 8 << 20  # in a row group, approximately
+_COLUMNS = (
+    *("row", "url", "final_url", "status", "error", "message", "reason", "curl_code"),
+    *("request_sent", "last_status", "retry_after", "unchanged", "attempts", "timings"),
+    *("headers", "size", "body", "body_file", "fetched_at"),
+)
+_REQUIRED = ("row", "url", "request_sent", "unchanged", "attempts", "size", "fetched_at")
 _NO_TIMINGS = (0.0,) * len(TIMINGS)
 _get_name, _get_value = itemgetter(0), itemgetter(1)
-
-
-def import_pyarrow() -> tuple[ModuleType, ModuleType]:
-    """Import pyarrow and pyarrow.parquet.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-    """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            "Parquet needs pyarrow: pip install 'curlhttp[parquet]', or use format='jsonl'"
-        ) from error
-    return pyarrow, parquet
 
 
 def find_column(path: str, column: str | None) -> tuple[str, int]:
@@ -87,7 +80,7 @@ def read_column(
             continue
         if row >= end:
             return
-        for batch in file.iter_batches(_MAX_ROWS, row_groups=[group], columns=[column]):
+        for batch in file.iter_batches(MAX_ROWS, row_groups=[group], columns=[column]):
             size = len(batch)
             if row + size > begin and row < end:
                 values = batch.column(0).slice(max(0, begin - row), end - max(begin, row))
@@ -119,12 +112,8 @@ class ParquetWriter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._arrow, parquet = import_pyarrow()
-        self._schema = _build_schema(self._arrow)
-        # The statistics of a column hold its least and its greatest value in memory.
-        with_statistics = [name for name in self._schema.names if name != "body"]
-        self._writer: Any = parquet.ParquetWriter(
-            stream, self._schema, compression="zstd", write_statistics=with_statistics
-        )
+        self._schema = build_schema(self._arrow, _COLUMNS, required=_REQUIRED)
+        self._writer = open_table(parquet, stream, self._schema)
         self._start_group()
 
     def _start_group(self) -> None:
@@ -160,7 +149,7 @@ class ParquetWriter:
         for row in rows:
             self._headers.add(row)
         self._bytes += sum([1000 + len(row.body or b"") for row in rows])
-        if len(self._has_no_timings) >= _MAX_ROWS or self._bytes >= _MAX_BYTES:
+        if len(self._has_no_timings) >= MAX_ROWS or self._bytes >= MAX_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -240,30 +229,3 @@ def _replace_surrogates(value: object) -> object:
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-8", "replace").decode()
     return value
-
-
-def _build_schema(arrow: Any) -> Any:  # Any: pyarrow has no types
-    text, whole = arrow.string(), arrow.int64()
-    return arrow.schema(
-        [
-            arrow.field("row", whole, nullable=False),
-            arrow.field("url", text, nullable=False),
-            arrow.field("final_url", text),
-            arrow.field("status", arrow.int32()),
-            arrow.field("error", text),
-            arrow.field("message", text),
-            arrow.field("reason", text),
-            arrow.field("curl_code", arrow.int32()),
-            arrow.field("request_sent", arrow.bool_(), nullable=False),
-            arrow.field("last_status", arrow.int32()),
-            arrow.field("retry_after", arrow.float64()),
-            arrow.field("unchanged", arrow.bool_(), nullable=False),
-            arrow.field("attempts", arrow.int32(), nullable=False),
-            arrow.field("timings", arrow.struct([(name, arrow.float64()) for name in TIMINGS])),
-            arrow.field("headers", arrow.map_(text, arrow.list_(text))),
-            arrow.field("size", whole, nullable=False),
-            arrow.field("body", arrow.binary()),
-            arrow.field("body_file", text),
-            arrow.field("fetched_at", arrow.timestamp("ms", tz="UTC"), nullable=False),
-        ]
-    )

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from zlib import crc32
 
-from curlhttp._features.compressed_files import decompress
-from curlhttp._features.duplicate_urls import DuplicateURLs
-from curlhttp._features.typed_urls import complete_url
-from curlhttp._http.url import URL, parse_url
+from curlhttp._features.fetch.compressed_files import decompress
+from curlhttp._features.fetch.listed_urls import DuplicateURLs, parse_listed
+from curlhttp._features.fetch.storage import OutputFolder, open_input_file
+from curlhttp._http.url import URL
 from curlhttp.distributed.manifest import partition_file_name
-from curlhttp.distributed.storage import OutputFolder, open_input_file
-from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
-    from curlhttp.distributed.earlier import EarlierRun
+    from curlhttp._features.fetch.earlier import EarlierRun
 
 # --- sources of URLs, which hold at most a line or a batch of rows in memory ---
 
@@ -374,11 +372,8 @@ def _get_queue(url: str, queues: int) -> int:
         url: the URL, as in the input.
         queues: the number of queues.
     """
-    try:
-        host = parse_url(complete_url(url)).host
-    except RequestException:
-        return 0
-    return crc32(host.rstrip(".").encode()) % queues
+    parsed = parse_listed(url)
+    return 0 if parsed is None else crc32(parsed.host.rstrip(".").encode()) % queues
 
 
 def _get_size(path: str) -> int:

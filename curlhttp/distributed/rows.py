@@ -13,16 +13,15 @@ from json.encoder import encode_basestring as _quote
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from curlhttp._features.json_bodies import encode_base64, encode_utf8, is_utf8
+from curlhttp._features.fetch.json_bodies import encode_base64, encode_utf8, is_utf8
+from curlhttp._features.fetch.outcome_facts import get_body, get_facts, get_retry_after
+from curlhttp._features.fetch.tables import TIMINGS
 from curlhttp._features.map.bodies import BodyFile
-from curlhttp._features.outcome_facts import get_body, get_facts, get_retry_after, is_text
 from curlhttp._http.redaction import display_url, strip_userinfo
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
     from curlhttp._http.response import Response
-
-TIMINGS = ("queue", "dns", "connect", "tls", "first_byte", "total")
 
 
 def _now() -> int:
@@ -158,12 +157,7 @@ class FetchRow:
             failed = cls(row, shown, attempts=attempts, timings=timings, fetched_at=at, host=host)
             failed._set_error(outcome, at / 1000)
             return failed
-        if file is None:
-            body: bytes | BodyFile = get_body(outcome, as_text=as_text)
-        else:
-            body = file
-            if as_text and is_text(outcome):
-                file.become_text(outcome)
+        body = get_body(outcome, file, as_text=as_text)
         final, status = outcome.url, outcome.status_code
         retry_after = get_retry_after(outcome, at / 1000)
         return cls(  # positional arguments, because they are faster

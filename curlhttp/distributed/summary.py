@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
@@ -47,69 +47,114 @@ def _get_slowest(hosts: dict[str, HostTimes], most: int) -> dict[str, HostTimes]
     return dict(ranked[:most])
 
 
-def _add_hosts(hosts: dict[str, HostTimes], more: dict[str, HostTimes]) -> None:
-    for name, times in more.items():
-        total = hosts.setdefault(name, HostTimes())
-        total.requests += times.requests
-        total.seconds += times.seconds
-        total.slowest = max(total.slowest, times.slowest)
+@dataclass(slots=True, kw_only=True)
+class RowCounts:
+    """Rows, counted.
+
+    Attributes:
+        rows: the number of rows.
+        size: the total size of their bodies in bytes.
+        statuses: the number of rows by status code.
+        errors: the number of rows by exception name.
+        reasons: the number of rows by reason; see failure_reason().
+        hosts: the hosts whose requests took longest on average.
+        unchanged: the number of rows that are the same as in the run of `since`.
+    """
+
+    rows: int = 0
+    size: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    hosts: dict[str, HostTimes] = field(default_factory=dict)
+    unchanged: int = 0
+
+    def _add_counts(self, more: RowCounts) -> None:
+        """Add the counts of other rows."""
+        self.rows += more.rows
+        self.size += more.size
+        self.unchanged += more.unchanged
+        for name in _COUNTERS:
+            getattr(self, name).update(getattr(more, name))
+        for host, times in more.hosts.items():
+            total = self.hosts.setdefault(host, HostTimes())
+            total.requests += times.requests
+            total.seconds += times.seconds
+            total.slowest = max(total.slowest, times.slowest)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the attributes as JSON types."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        hosts = {name: asdict(times) for name, times in self.hosts.items()}
+        return {**values, **{name: dict(values[name]) for name in _COUNTERS}, "hosts": hosts}
 
 
-@dataclass(slots=True)
-class PartResult:
+_COUNTERS = ("statuses", "errors", "reasons")
+
+
+@dataclass(slots=True, kw_only=True)
+class PartResult(RowCounts):
     """The result of a partition, which is a file of the manifest.
 
     Args:
         number: the number of the partition.
         digest: see Partition.
-        rows: the number of rows in the part.
-        size: the total size of the bodies in bytes.
         seconds: how long the worker took.
-        statuses: the number of rows by status code.
-        errors: the number of rows by exception name.
-        reasons: the number of rows by reason; see failure_reason().
-        hosts: the hosts whose requests took longest on average.
         parts: the number of its parts: more than one if it ended early before.
         is_early: it ended early, so that rows are missing.
-        unchanged: the number of rows that are the same as in the run of `since`.
     """
 
     number: int
     digest: str
-    rows: int = 0
-    size: int = 0
     seconds: float = 0.0
-    statuses: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, int] = field(default_factory=dict)
-    hosts: dict[str, HostTimes] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
     parts: int = 1
     is_early: bool = False
-    unchanged: int = 0
+
+    def add(self, rows: list[FetchRow]) -> None:
+        """Count rows."""
+        self.rows += len(rows)
+        hosts, statuses = self.hosts, self.statuses
+        for row in rows:
+            self.size += row.size
+            self.unchanged += row.unchanged
+            if row.error is not None:
+                self.errors[row.error] += 1
+                self.reasons[row.reason or "other"] += 1
+            else:
+                statuses[str(row.status)] += 1
+            if row.timings is not None:
+                seconds = row.timings[-1]
+                times = hosts.get(row.host)
+                if times is None:
+                    times = hosts[row.host] = HostTimes()
+                times.requests += 1
+                times.seconds += seconds
+                if seconds > times.slowest:
+                    times.slowest = seconds
+
+    def end(self, seconds: float, *, is_early: bool) -> PartResult:
+        """Return the result of the rows so far, with the slowest hosts alone.
+
+        Args:
+            seconds: how long they took.
+            is_early: there are further rows.
+        """
+        hosts = _get_slowest(self.hosts, _HOSTS)
+        return replace(self, seconds=round(seconds, 3), is_early=is_early, hosts=hosts)
 
     def merge(self, pieces: list[PartResult]) -> PartResult:
         """Return this result with those of the earlier parts of its partition."""
-        merged = replace(self, statuses={}, errors={}, reasons={}, hosts={})
-        counters = ("statuses", "errors", "reasons")
-        totals: dict[str, Counter[str]] = {name: Counter() for name in counters}
+        merged = PartResult(number=self.number, digest=self.digest, parts=0, is_early=self.is_early)
         for result in (self, *pieces):
-            for name, total in totals.items():
-                total.update(getattr(result, name))
-            _add_hosts(merged.hosts, result.hosts)
-        for piece in pieces:
-            merged.rows += piece.rows
-            merged.size += piece.size
-            merged.seconds += piece.seconds
-            merged.parts += piece.parts
-            merged.unchanged += piece.unchanged
-        for name, total in totals.items():
-            setattr(merged, name, dict(total))
+            merged._add_counts(result)
+            merged.seconds += result.seconds
+            merged.parts += result.parts
         merged.hosts = _get_slowest(merged.hosts, _HOSTS)
         return merged
 
     def to_json(self) -> bytes:
         """Return the content of the file."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(self.as_json()).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> PartResult:
@@ -119,124 +164,43 @@ class PartResult:
             ValueError: the content is invalid.
         """
         try:
-            fields = json.loads(text)
-            hosts = {name: HostTimes(**times) for name, times in fields.pop("hosts").items()}
-            return cls(**fields, hosts=hosts)
+            values = json.loads(text)
+            values |= {name: Counter(values[name]) for name in _COUNTERS}
+            hosts = {name: HostTimes(**times) for name, times in values["hosts"].items()}
+            return cls(**{**values, "hosts": hosts})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError("not the result of a partition") from error
 
 
-class PartCounters:
-    """Count the rows of a partition in a worker.
-
-    Attributes:
-        rows: the number of rows.
-    """
-
-    def __init__(self) -> None:
-        self.rows: int = 0
-        self._bytes = self._unchanged = 0
-        self._statuses: Counter[int | None] = Counter()
-        self._errors: Counter[str] = Counter()
-        self._reasons: Counter[str] = Counter()
-        self._hosts: defaultdict[str, HostTimes] = defaultdict(HostTimes)
-
-    def add(self, rows: list[FetchRow]) -> None:
-        """Count rows."""
-        self.rows += len(rows)
-        hosts, statuses = self._hosts, self._statuses
-        for row in rows:
-            self._bytes += row.size
-            self._unchanged += row.unchanged
-            if row.error is not None:
-                self._errors[row.error] += 1
-                self._reasons[row.reason or "other"] += 1
-            else:
-                statuses[row.status] += 1
-            if row.timings is not None:
-                seconds = row.timings[-1]
-                times = hosts[row.host]
-                times.requests += 1
-                times.seconds += seconds
-                if seconds > times.slowest:
-                    times.slowest = seconds
-
-    def result(self, number: int, digest: str, seconds: float) -> PartResult:
-        """Return the result of the partition.
-
-        Args:
-            number: the number of the partition.
-            digest: see Partition.
-            seconds: how long it took.
-        """
-        return PartResult(
-            number,
-            digest,
-            rows=self.rows,
-            size=self._bytes,
-            seconds=round(seconds, 3),
-            statuses={str(status): number for status, number in self._statuses.items()},
-            errors=dict(self._errors),
-            reasons=dict(self._reasons),
-            hosts=_get_slowest(self._hosts, _HOSTS),
-            unchanged=self._unchanged,
-        )
-
-
-@dataclass(slots=True)
-class FetchSummary:
+@dataclass(slots=True, kw_only=True)
+class FetchSummary(RowCounts):
     """The result of a fetch.
 
     Attributes:
-        parts: the number of parts written.
         rows: the number of rows in all parts.
         size: the total size of all bodies in bytes.
-        seconds: how long this call took.
-        worker_seconds: the sum of the times of all partitions.
         statuses: the number of rows by status code.
         errors: the number of rows by exception name.
         reasons: the number of rows by reason; see failure_reason().
         hosts: the hosts whose requests took longest on average, the slowest first. Only the 20
             slowest hosts of each partition are counted.
         unchanged: the number of rows that are the same as in the run of `since`.
+        parts: the number of parts written.
+        seconds: how long this call took.
+        worker_seconds: the sum of the times of all partitions.
     """
 
     parts: int = 0
-    rows: int = 0
-    size: int = 0
     seconds: float = 0.0
     worker_seconds: float = 0.0
-    statuses: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    hosts: dict[str, HostTimes] = field(default_factory=dict)
-    unchanged: int = 0
 
     def add(self, result: PartResult) -> None:
         """Add the result of a partition."""
+        self._add_counts(result)
         self.parts += result.parts
-        self.rows += result.rows
-        self.size += result.size
-        self.unchanged += result.unchanged
         self.worker_seconds += result.seconds
-        self.statuses.update(result.statuses)
-        self.errors.update(result.errors)
-        self.reasons.update(result.reasons)
-        _add_hosts(self.hosts, result.hosts)
         if len(self.hosts) > _MAX_HOSTS:
             self.hosts = _get_slowest(self.hosts, _MAX_HOSTS // 2)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the attributes as JSON types."""
-        values: dict[str, object] = {item.name: getattr(self, item.name) for item in fields(self)}
-        hosts = {name: asdict(times) for name, times in self.hosts.items()}
-        return {
-            **values,
-            "statuses": dict(self.statuses),
-            "errors": dict(self.errors),
-            "reasons": dict(self.reasons),
-            "hosts": hosts,
-        }
 
     def finish(self, seconds: float) -> None:
         """Set the duration, and keep only the slowest hosts, sorted.

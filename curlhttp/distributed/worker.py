@@ -20,37 +20,34 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from hashlib import sha256
 from inspect import signature
-from itertools import groupby
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from curlhttp._features.compressed_files import (
-    Coding,
-    compress_member,
-    compress_pieces,
-    decompress,
-)
-from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.fetch.compressed_files import compress_member, compress_pieces, decompress
+from curlhttp._features.fetch.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.fetch.formats import Coding, Format, find_coding, is_warc
+from curlhttp._features.fetch.result_files import read_json
+from curlhttp._features.fetch.storage import OutputFolder, open_folder, open_input_file
+from curlhttp._features.fetch.warc import Record, join_records, make_info, make_records
 from curlhttp._features.map.bodies import (
     MAX_IN_MEMORY,
     BodyFile,
     BodyReceiver,
     discard_large_body,
+    get_body_file,
     receive_bodies,
 )
-from curlhttp._features.map.receiving import get_receiver, set_receiver
+from curlhttp._features.map.receiving import set_receiver
 from curlhttp._features.typed_urls import complete_url
-from curlhttp._features.warc import Record, join_records, make_info, make_records, read_metadata
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.redaction import is_secret_header, redact_text, strip_userinfo
 from curlhttp._http.request import IF_LARGE
 from curlhttp._http.response import Response
 from curlhttp._http.timeout import ATTEMPT_SECONDS, MIN_SPEED, Timeout
-from curlhttp.distributed.manifest import Format, early_result_name, part_name, result_name
+from curlhttp.distributed.manifest import early_result_name, part_name, result_name
 from curlhttp.distributed.partition import Partition
 from curlhttp.distributed.rows import FetchRow, format_time
-from curlhttp.distributed.storage import OutputFolder, open_folder, open_input_file
-from curlhttp.distributed.summary import PartCounters, PartResult
+from curlhttp.distributed.summary import PartResult
 from curlhttp.exceptions import RequestException
 
 if TYPE_CHECKING:
@@ -273,7 +270,7 @@ class _Part:
         self._partition = partition
         self._folder = folder
         self._is_wanted = is_wanted
-        self._counters = PartCounters()
+        self._result = PartResult(number=partition.number, digest=partition.digest)
         self._invalid: list[FetchRow] = []
         self._streams = False
 
@@ -300,16 +297,13 @@ class _Part:
         result = self._make_result(started)
         if result.is_early:
             return result
-        if config.pause and self._counters.rows:
+        if config.pause and self._result.rows:
             time.sleep(config.pause)
             result = self._make_result(started)
         return result.merge(self._pieces)
 
     def _make_result(self, started: float) -> PartResult:
-        seconds = time.monotonic() - started
-        result = self._counters.result(self._partition.number, self._partition.digest, seconds)
-        result.is_early = self._stop.is_set
-        return result
+        return self._result.end(time.monotonic() - started, is_early=self._stop.is_set)
 
     def _check_wanted(self) -> None:
         if not self._is_wanted():
@@ -329,7 +323,9 @@ class _Part:
                 self._note_lull()
                 batch.append((outcome, time.time_ns()))
                 if isinstance(outcome, Response):
-                    size += len(outcome.content if (file := _get_file(outcome)) is None else file)
+                    size += len(
+                        outcome.content if (file := get_body_file(outcome)) is None else file
+                    )
                 if len(batch) >= _MAX_ROWS or size >= _MAX_BYTES:
                     yield batch
                     batch, size = [], 0
@@ -348,7 +344,7 @@ class _Part:
         try:
             for row in rows:
                 self._store_body(row)
-            self._counters.add(rows)
+            self._result.add(rows)
             writer.add(rows)
         finally:
             for file in files:
@@ -359,7 +355,7 @@ class _Part:
         assert request is not None
         assert request.extensions is not None
         number, url, host, known = request.extensions[_KEY]
-        file = _get_file(outcome)
+        file = get_body_file(outcome)
         # A large body that is not stored is not there.
         as_text = self._config.as_text and (file is None or self._config.bodies)
         row = FetchRow.from_outcome(number, url, host, outcome, at, as_text=as_text, file=file)
@@ -403,7 +399,7 @@ class _Part:
     @property
     def _inline(self) -> int | None:
         """Return the maximum size of a body in its row, or None for no limit."""
-        return None if self._config.format in _WARCS else self._config.inline
+        return None if is_warc(self._config.format) else self._config.inline
 
     def _make_body_file(self) -> BodyFile:
         if not self._config.bodies:
@@ -436,13 +432,6 @@ def _complete(url: str | bytes, text: str) -> str | bytes:
     return url if "://" in text or "\ufffd" in text else complete_url(text)
 
 
-def _get_file(outcome: Response | RequestException) -> BodyFile | None:
-    """Return the large body of a response, or None."""
-    assert outcome.request is not None
-    receiver = get_receiver(outcome.request)
-    return receiver.file if isinstance(receiver, BodyReceiver) else None
-
-
 class _RowWriter(Protocol):
     def add(self, rows: list[FetchRow]) -> None: ...
 
@@ -459,46 +448,22 @@ def _open_writer(format: Format, stream: BinaryIO) -> _RowWriter:
         from curlhttp.distributed.parquet import ParquetWriter
 
         return ParquetWriter(stream)
-    if format in _CODINGS:
-        return _MemberWriter(stream, _CODINGS[format])
-    if format in _WARCS:
-        return _WarcWriter(stream, is_compressed=format == "warc.gz")
-    return _LineWriter(stream)
+    if is_warc(format):
+        return _WarcWriter(stream, is_compressed=find_coding(format) is not None)
+    return _LineWriter(stream, find_coding(format))
 
 
-_CODINGS: dict[str, Coding] = {"jsonl.gz": "gzip", "jsonl.zst": "zstd"}
-_WARCS = ("warc", "warc.gz")
-_MEMBER = 1 << 20  # bytes of lines in a compressed member
+_MEMBER = 1 << 20  # bytes of lines that are written at once, compressed ones as a member
 _BEGIN = 100  # bytes of a line, which have the number of the row
 _BLOCK_SIZE = 1 << 18  # bytes of the rest
 
 
-def _is_large(row: FetchRow) -> bool:
-    return isinstance(row.body, BodyFile)
-
-
 class _LineWriter:
-    def __init__(self, stream: BinaryIO) -> None:
+    """Write lines of JSON, compressed ones in members of gzip or frames of zstd."""
+
+    def __init__(self, stream: BinaryIO, coding: Coding | None) -> None:
         self._stream = stream
-
-    def add(self, rows: list[FetchRow]) -> None:
-        for is_large, group in groupby(rows, _is_large):
-            if is_large:
-                for row in group:
-                    self._stream.writelines(row.json_pieces())
-            else:
-                self._stream.write(b"".join([row.to_json() for row in group]))
-
-    def close(self) -> None:
-        pass
-
-
-class _MemberWriter:
-    """Write lines of JSON in members of gzip or frames of zstd."""
-
-    def __init__(self, stream: BinaryIO, coding: Coding) -> None:
-        self._stream = stream
-        self._coding: Coding = coding
+        self._coding = coding
         self._lines: list[bytes] = []
         self._size = 0
 
@@ -561,17 +526,16 @@ def read_row_numbers(stream: BinaryIO, format: Format) -> Iterator[int]:
 
         yield from read_row_column(stream)
         return
-    for text in _read_json(stream, format):
+    for text in _read_begins(stream, format):
         match = _match_row(text)
         assert match is not None
         yield int(match[1])
 
 
-def _read_json(stream: BinaryIO, format: Format) -> Iterator[bytes]:
+def _read_begins(stream: BinaryIO, format: Format) -> Iterator[bytes]:
     """Yield the columns of each row as JSON, or the begin of that."""
-    if format in _WARCS:
-        for content, _ in read_metadata(stream, is_compressed=format == "warc.gz"):
-            yield content
+    if is_warc(format):
+        yield from (text for text, _ in read_json(stream, format))
         return
     lines = decompress(stream) or stream
     while line := lines.readline(_BEGIN):

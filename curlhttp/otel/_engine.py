@@ -34,7 +34,7 @@ from curlhttp._runtime.race import Race
 from curlhttp.otel._tracing import TracedAttempt, Tracing
 
 if TYPE_CHECKING:
-    from curlhttp._client.stats import ReportingEngine
+    from curlhttp._runtime.engine import ReportingEngine
 
 # --- A connection for another protocol, traced up to the response to its request (101) ---
 

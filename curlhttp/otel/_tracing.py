@@ -33,13 +33,12 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from curlhttp._features.attempt_numbers import next_attempt_number
+from curlhttp._features.attempt_numbers import ensure_numbered, next_attempt_number
 from curlhttp._http.redaction import redact_text
 from curlhttp._http.request import ClientRequest
 from curlhttp._http.response import Head, Response
 from curlhttp._http.timings import (
     Timings,
-    ensure_numbered,
     get_waits,
     make_timings,
 )

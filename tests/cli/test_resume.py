@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from curlhttp._features.compressed_files import read_members
-from curlhttp._features.warc import read_metadata
+from curlhttp._features.fetch.compressed_files import read_members
+from curlhttp._features.fetch.warc import read_metadata
 from curlhttp.cli.fetch.recorded import RecordedLines
 from curlhttp.cli.fetch.run import DeferredInterrupts
 from tests.servers import AppConnection, AppServer, Record, refused_port

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curlhttp.distributed.manifest import Format
+from curlhttp._features.fetch.formats import Format
 from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.summary import PartResult
 from curlhttp.distributed.worker import StopRequest, WorkerConfig, pickle_settings, run_partition

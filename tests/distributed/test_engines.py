@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
+from curlhttp._features.fetch.formats import Format
 from curlhttp.distributed import engines
-from curlhttp.distributed.manifest import Format
 from curlhttp.distributed.partition import Partition, TextLines
 from curlhttp.distributed.worker import PartitionCancelled, WorkerConfig, run_partition
 from tests.distributed.test_fetch import fetched, rows_of

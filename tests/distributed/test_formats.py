@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from curlhttp._features.fetch.formats import Format
 from curlhttp._http.decoding import ZSTD_MODULE
-from curlhttp.distributed.manifest import Format
 from tests.distributed.test_early_end import LINES, Run
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from curlhttp._features.duplicate_urls import DuplicateURLs
+from curlhttp._features.fetch.listed_urls import DuplicateURLs
+from curlhttp._features.fetch.storage import open_folder
 from curlhttp.distributed.driver import HostQueues
 from curlhttp.distributed.partition import Partition, PartitionFile, Splitter, UrlInput, parse_input
-from curlhttp.distributed.storage import open_folder
 from curlhttp.redis import RedisStore
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppConnection, AppServer, Record

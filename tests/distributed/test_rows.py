@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from curlhttp.distributed.rows import TIMINGS, FetchRow, make_field
+from curlhttp._features.fetch.tables import TIMINGS
+from curlhttp.distributed.rows import FetchRow, make_field
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer, payload, refused_port
 from tests.support.internals import ROOT

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curlhttp.distributed.manifest import Format
+from curlhttp._features.fetch.formats import Format
 from tests.cli.test_fetch_since import Pages
 from tests.distributed.test_bodies import left_over, read_rows
 from tests.distributed.test_driver import counted

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._runtime.engine import Runtime, Send
+    from curlhttp.exceptions import RequestException
 
 MAX_IN_MEMORY = 1 << 20  # bytes of a body
 _BLOCK_SIZE = 3 << 18  # bytes read at once, of which base64 makes whole characters
@@ -219,6 +220,13 @@ class BodyReceiver:
         if self.file is not None:
             self.file.close()
             self.file = None
+
+
+def get_body_file(outcome: Response | RequestException) -> BodyFile | None:
+    """Return the file with the body of a response, if it is large; None for other outcomes."""
+    assert outcome.request is not None
+    receiver = get_receiver(outcome.request)
+    return receiver.file if isinstance(receiver, BodyReceiver) else None
 
 
 def _is_coded_part(response: Response) -> bool:

@@ -7,14 +7,11 @@ them with one send(None). A lock serializes threads. No thread holds it while it
 
 from __future__ import annotations
 
-import codecs
 import os
-import struct
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
 from websockets.exceptions import InvalidState
@@ -24,7 +21,8 @@ from websockets.protocol import State
 from curlhttp._features.upgrade import Upgraded
 from curlhttp._features.websocket.frames import BINARY, TEXT, FrameBuffer, pack_message
 from curlhttp._features.websocket.handshake import Settings
-from curlhttp._http.decoding import Parts
+from curlhttp._features.websocket.heartbeat import Heartbeat, SentPing
+from curlhttp._features.websocket.messages import Message, MessageBuffer
 from curlhttp._http.fork import register
 from curlhttp._http.redaction import display_text, redact_text
 from curlhttp._runtime.engine import MakeWaiter, Waiter
@@ -39,175 +37,6 @@ from curlhttp.exceptions import (
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol
     from websockets.frames import Frame
-
-
-class SentPing:
-    """A ping of the user, or a keepalive ping.
-
-    Args:
-        data: its payload.
-        sent_at: in monotonic seconds.
-
-    Attributes:
-        latency: seconds until its pong arrived, or None.
-    """
-
-    __slots__ = ("__weakref__", "data", "latency", "sent_at")
-
-    def __init__(self, data: bytes, sent_at: float) -> None:
-        self.data: bytes = data
-        self.sent_at: float = sent_at
-        self.latency: float | None = None
-
-
-# --- Keepalive: decide when to send a ping, and when the server has been silent for too long ---
-
-
-class Heartbeat:
-    """The keepalive pings of one WebSocket.
-
-    Args:
-        interval: seconds from a pong to the next ping, or None to send none.
-        limit: seconds that the server may be silent after a ping, or None for no limit.
-        now: monotonic seconds.
-
-    Attributes:
-        latency: seconds from the last ping to its pong, or None before the first.
-        last_received: when bytes last arrived while a ping was pending, in monotonic seconds.
-        due: when to send the next ping, or to check for a pong, in monotonic seconds.
-        pending_ping: a ping whose pong has not come; None for none.
-    """
-
-    def __init__(self, interval: float | None, limit: float | None, now: float) -> None:
-        self.latency: float | None = None
-        self.last_received: float = now
-        self.due: float = now + (interval or 0.0)
-        self._interval = interval
-        self._limit = limit
-        self._count = 0
-        self.pending_ping: SentPing | None = None
-
-    def make_ping(self, now: float) -> SentPing | None:
-        """Return a ping to send now, or None if none is due."""
-        if self._interval is None or self.pending_ping is not None or now < self.due:
-            return None
-        self._count += 1
-        self.pending_ping = SentPing(struct.pack("!I", self._count), now)
-        self.due = now + (self._interval if self._limit is None else self._limit)
-        return self.pending_ping
-
-    def is_silent(self, now: float, *, has_read_all: bool) -> bool:
-        """Return whether the server has been silent for too long.
-
-        Args:
-            now: monotonic seconds.
-            has_read_all: whether everything that arrived was read; otherwise, a pong may wait
-                behind unread messages.
-        """
-        if self.pending_ping is None or self._limit is None:
-            return False
-        if not has_read_all:
-            self.last_received = now
-        # Any bytes count, because a pong may be behind a long message.
-        silent_at = max(self.pending_ping.sent_at, self.last_received) + self._limit
-        self.due = max(self.due, silent_at)
-        return now >= silent_at
-
-    def note_pong(self, now: float) -> None:
-        """Note that a pong has arrived, which may be that of the pending ping."""
-        if self.pending_ping is not None and self.pending_ping.latency is not None:
-            self.latency = self.pending_ping.latency
-            self.pending_ping = None
-            self.due = now + (self._interval or 0.0)
-
-
-# --- Assemble messages from frames: join fragments, decode text, count sizes ---
-
-Message: TypeAlias = str | bytes
-
-_BINARY = Opcode.BINARY
-_OVERHEAD = 64  # bytes that count for each message in addition to its data
-_MAX_EMPTY = 10_000  # empty fragments per message
-_INVALID, _VIOLATION = 1007, 1008  # close codes
-
-
-class MessageBuffer:
-    """The messages that arrived and were not received by the user yet.
-
-    Attributes:
-        messages: oldest first.
-        size: their approximate total size, in bytes or characters.
-        discards: whether to drop messages, because the WebSocket is closing.
-    """
-
-    def __init__(self) -> None:
-        self.messages: deque[Message] = deque()
-        self.size: int = 0
-        self.discards = False
-        self._parts: Parts[bytes] = Parts()  # of an incomplete binary message
-        self._texts: Parts[str] = Parts()  # of an incomplete text message
-        self._empty = 0  # empty fragments of an incomplete message
-        self._decoder: codecs.IncrementalDecoder | None = None  # None for binary messages
-
-    def pop(self) -> Message:
-        """Remove and return the oldest message."""
-        message = self.messages.popleft()
-        self.size -= len(message) + _OVERHEAD
-        return message
-
-    def add(self, frame: Frame) -> tuple[int, str] | None:
-        """Add a data frame, whose sequence is valid; return why to close if its data is invalid."""
-        opcode, data = frame.opcode, bytes(frame.data)
-        try:
-            if opcode is Opcode.CONT or not frame.fin:
-                if opcode is not Opcode.CONT:
-                    self._decoder = None if opcode is _BINARY else _new_decoder()
-                    self._empty = 0
-                if not data and not frame.fin:
-                    # max_size does not limit them, so there could be any number of them.
-                    self._empty += 1
-                    if self._empty > _MAX_EMPTY:
-                        return _VIOLATION, "too many pieces of a message without data"
-                self._add_fragment(data, frame.fin)
-            else:
-                self._put(data if opcode is _BINARY else str(data, "utf-8"))
-        except UnicodeDecodeError:
-            return _INVALID, "a text message is not UTF-8"
-        return None
-
-    def add_message(self, data: bytes, *, is_text: bool) -> tuple[int, str] | None:
-        """Add a whole message; return why to close if it is invalid."""
-        try:
-            message = str(data, "utf-8") if is_text else data
-        except UnicodeDecodeError:
-            return _INVALID, "a text message is not UTF-8"
-        if not self.discards:  # as in _put; most messages come here
-            self.messages.append(message)
-            self.size += len(message) + _OVERHEAD
-        return None
-
-    def _add_fragment(self, data: bytes, is_last: bool) -> None:
-        decoder = self._decoder
-        if decoder is not None:
-            text = decoder.decode(data, is_last)
-            if is_last:
-                self._put(self._texts.take(text))
-            elif text:
-                self._texts.add(text)
-        elif is_last:
-            self._put(self._parts.take(data))
-        elif data:
-            self._parts.add(data)
-
-    def _put(self, message: Message) -> None:
-        if not self.discards:
-            self.messages.append(message)
-            self.size += len(message) + _OVERHEAD
-
-
-def _new_decoder() -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder("utf-8")()
-
 
 # Bytes to parse at once. They may expand a thousand times, or contain thousands of empty frames.
 _SLICE = 16 * 1024

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
     from curlhttp._client.options import DownloadOptions
     from curlhttp._features.upgrade import Upgraded
-    from curlhttp._features.websocket.connection import Message, SentPing, WebSocketConnection
+    from curlhttp._features.websocket.connection import WebSocketConnection
+    from curlhttp._features.websocket.heartbeat import SentPing
+    from curlhttp._features.websocket.messages import Message
     from curlhttp._http.inputs import JSONInput
 
 T = TypeVar("T")

@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypedDict
 
 import click
 
+from curlhttp._features.fetch.formats import FORMATS, KINDS
 from curlhttp._http.redaction import display_url
-from curlhttp.cli.errors import CommandFailed, describe_interrupt, sigterm_interrupts
+from curlhttp.cli.errors import (
+    CommandFailed,
+    describe_interrupt,
+    needing_package,
+    sigterm_interrupts,
+)
 from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
@@ -34,8 +40,8 @@ from curlhttp.cli.terminal import console, format_counts, printable
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from curlhttp._features.fetch.formats import Kind
     from curlhttp.cli.fetch.input import InputLines
-    from curlhttp.cli.fetch.output import Kind
     from curlhttp.cli.fetch.recorded import RetriedFailures
     from curlhttp.cli.fetch.records import Mode
     from curlhttp.cli.fetch.run import FetchRun
@@ -79,13 +85,12 @@ def _parse_retried(text: str) -> RetriedFailures:
         raise click.BadParameter(str(error)) from None
 
 
-_KINDS = ("jsonl", "jsonl.gz", "jsonl.zst", "folder", "sqlite", "parquet", "warc", "warc.gz")
 _OPTIONS = (
     click.option("-o", "--output", metavar="PATH",
                  help="Where to write records: a .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .warc, "
                  ".warc.gz or .db file (SQLite), or a folder.  "
                  "[default: JSONL on stdout]"),
-    click.option("--format", "kind", type=click.Choice(_KINDS),
+    click.option("--format", "kind", type=click.Choice(KINDS),
                  help="Format of PATH, if its name does not imply it. With workers: format of the "
                  "parts, parquet by default, and neither folder nor sqlite."),
     click.option("--resume", is_flag=True, help="Skip the lines that have a record in PATH."),
@@ -283,12 +288,10 @@ def _open(file: str) -> BinaryIO:
 
 
 def _decompress(stream: BinaryIO) -> BinaryIO | None:
-    from curlhttp._features.compressed_files import decompress
+    from curlhttp._features.fetch.compressed_files import decompress
 
-    try:
+    with needing_package("FILE: "):
         return decompress(stream)
-    except ImportError as error:
-        raise CommandFailed(f"FILE: {error}", 2) from None
 
 
 def _get_limits(options: _FetchOptions, connection: ConnectionOptions) -> dict[str, object]:
@@ -374,7 +377,7 @@ def _print_summary(run: FetchRun, path: Path | None, options: _FetchOptions) -> 
 
 def _fetch_distributed(file: str, connection: ConnectionOptions, options: _FetchOptions) -> int:
     """Fetch with many workers, print the summary, and return the exit status."""
-    from curlhttp._features.conditions import NOT_MODIFIED
+    from curlhttp._features.fetch.conditions import NOT_MODIFIED
     from curlhttp.distributed import fetch
 
     out, kind = options["output"], options["kind"] or "parquet"
@@ -383,7 +386,7 @@ def _fetch_distributed(file: str, connection: ConnectionOptions, options: _Fetch
     if options["processes"] and options["engine"] not in (None, "processes"):
         raise click.UsageError("--processes and --engine cannot be combined")
     if kind == "folder" or kind == "sqlite":  # mypy narrows the type by ==
-        formats = ", ".join(name for name in _KINDS if name not in ("folder", "sqlite"))
+        formats = ", ".join(FORMATS)
         raise click.UsageError(f"with --engine or --processes, --format is one of {formats}")
     _refuse_other_options(connection, options)
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curlhttp._features.duplicate_urls import DuplicateURLs
-from curlhttp.cli.errors import READ_ERROR, CommandFailed
+from curlhttp._features.fetch.listed_urls import DuplicateURLs
+from curlhttp.cli.errors import READ_ERROR, CommandFailed, needing_package
 from curlhttp.cli.fetch.input import InputLine
 
 if TYPE_CHECKING:
-    from curlhttp.distributed.earlier import EarlierRun
+    from curlhttp._features.fetch.earlier import EarlierRun
 
 
 class DuplicateLines:
@@ -36,13 +36,12 @@ def open_earlier_run(path: Path) -> EarlierRun:
     Raises:
         CommandFailed: it cannot be read, or is no output of fetch.
     """
-    from curlhttp.distributed.earlier import EarlierRun
+    from curlhttp._features.fetch.earlier import EarlierRun
 
     try:
-        return EarlierRun(str(path))
+        with needing_package(f"{path}: "):
+            return EarlierRun(str(path))
     except OSError as error:
         raise CommandFailed(f"{path}: {error.strerror or error}", READ_ERROR) from None
-    except ImportError as error:
-        raise CommandFailed(f"{path}: {error}", 2) from None
     except ValueError as error:
         raise CommandFailed(str(error), 2) from None

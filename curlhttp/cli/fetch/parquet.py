@@ -17,22 +17,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
+from curlhttp._features.fetch.tables import (
+    MAX_BYTES,
+    MAX_ROWS,
+    build_schema,
+    import_pyarrow,
+    open_table,
+)
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed
 from curlhttp.cli.fetch.recorded import RecordedLines
 from curlhttp.cli.fetch.records import FetchRecord, JSONLines, Mode, make_exists_error
-from curlhttp.distributed.parquet import import_pyarrow
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from typing_extensions import Unpack
 
     from curlhttp.cli.fetch.records import RecordOptions
 
 _Row: TypeAlias = dict[str, Any]  # Any: JSON
-_MAX_ROWS = 1000  # in a row group
-_MAX_BYTES = 8 << 20  # of bodies in a row group, approximately
 _STATE = ["line", "fingerprint", "ok", "reason", "status"]
+_REQUIRED = frozenset(
+    ("line", "fingerprint", "ok", "request_sent", "unchanged", "attempts", "size", "fetched_at")
+)
 
 
 class Parquet(JSONLines):
@@ -106,15 +111,11 @@ class Parquet(JSONLines):
             raise
 
     def _write_table(self, stream: BinaryIO) -> None:
-        schema = _build_schema(self._arrow)
+        schema = build_schema(self._arrow, FetchRecord.__slots__, required=_REQUIRED)
         newer, last = self._find_newer()
-        # The statistics of a column hold its least and its greatest value in memory.
-        with_statistics = [name for name in FetchRecord.__slots__ if name != "body"]
-        with self._parquet.ParquetWriter(
-            stream, schema, compression="zstd", write_statistics=with_statistics
-        ) as writer:
+        with open_table(self._parquet, stream, schema) as writer:
             if self._table.exists():
-                for batch in self._parquet.ParquetFile(self._table).iter_batches(_MAX_ROWS):
+                for batch in self._parquet.ParquetFile(self._table).iter_batches(MAX_ROWS):
                     kept = [not newer.has(line) for line in batch.column("line").to_pylist()]
                     table = self._arrow.Table.from_batches([batch]).filter(kept)
                     if table.num_rows:
@@ -143,7 +144,7 @@ class Parquet(JSONLines):
                     continue
                 rows.append(_make_row(record))
                 size += len(text)
-                if len(rows) >= _MAX_ROWS or size >= _MAX_BYTES:
+                if len(rows) >= MAX_ROWS or size >= MAX_BYTES:
                     yield rows
                     rows, size = [], 0
         if rows:
@@ -161,33 +162,3 @@ def _make_row(record: _Row) -> _Row:
     if record["id"] is not None:
         record["id"] = str(record["id"])
     return record
-
-
-def _build_schema(arrow: ModuleType) -> object:
-    text, whole, number = arrow.string(), arrow.int64(), arrow.int32()
-    return arrow.schema(
-        [
-            arrow.field("line", whole, nullable=False),
-            arrow.field("fingerprint", text, nullable=False),
-            arrow.field("ok", arrow.bool_(), nullable=False),
-            arrow.field("id", text),
-            arrow.field("method", text),
-            arrow.field("url", text),
-            arrow.field("final_url", text),
-            arrow.field("status", number),
-            arrow.field("headers", arrow.map_(text, arrow.list_(text))),
-            arrow.field("error", text),
-            arrow.field("message", text),
-            arrow.field("reason", text),
-            arrow.field("curl_code", number),
-            arrow.field("request_sent", arrow.bool_(), nullable=False),
-            arrow.field("last_status", number),
-            arrow.field("retry_after", arrow.float64()),
-            arrow.field("unchanged", arrow.bool_(), nullable=False),
-            arrow.field("attempts", number, nullable=False),
-            arrow.field("elapsed", arrow.float64()),
-            arrow.field("size", whole, nullable=False),
-            arrow.field("fetched_at", arrow.timestamp("ms", tz="UTC"), nullable=False),
-            arrow.field("body", arrow.binary()),
-        ]
-    )

@@ -1,12 +1,11 @@
 """Records of responses, and their output formats: JSON lines, a folder, or SQLite.
 
-Records are written in batches. If the process is killed, only whole records remain. `compressed`
-and `parquet` have further formats.
+Records are written in batches. If the process is killed, only whole records remain. `warc` and
+`parquet` have further formats.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -18,21 +17,32 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha256
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
 
+from curlhttp._features.fetch.compressed_files import compress_pieces
+from curlhttp._features.fetch.formats import find_coding
+from curlhttp._features.fetch.json_bodies import (
+    body_as_json,
+    encode_base64,
+    encode_utf8,
+    group_fields,
+    is_utf8,
+)
+from curlhttp._features.fetch.outcome_facts import get_body, get_facts
+from curlhttp._features.fetch.result_files import read_json
 from curlhttp._features.file_lock import lock_file
-from curlhttp._features.json_bodies import encode_base64, encode_utf8, is_utf8
 from curlhttp._features.map.bodies import (
     BodyFile,
     discard_large_body,
     open_body_file,
     open_temporary_body,
 )
-from curlhttp._features.outcome_facts import get_body, get_facts, is_text
 from curlhttp.cli.errors import WRITE_ERROR, CommandFailed, translate
 from curlhttp.cli.fetch.recorded import RecordedLines, RetriedFailures
+from curlhttp.cli.files import writing
 from curlhttp.cli.output import escape_json_controls
 from curlhttp.exceptions import RequestException
 
@@ -168,15 +178,9 @@ class FetchRecord:
     def _fill(self, response: Response, file: BodyFile | None, as_text: bool) -> None:
         self.status = response.status_code
         self.ok = response.status_code < 400
-        if file is None:
-            self.body = get_body(response, as_text=as_text)
-        else:
-            self.body = file
-            if as_text and is_text(response):
-                file.become_text(response)
+        self.body = get_body(response, file, as_text=as_text)
         self.size = len(self.body)
-        for name, value in response.headers.multi_items():
-            self.headers.setdefault(name.lower(), []).append(value)
+        self.headers = group_fields(response)
 
     def set_unchanged(self, validators: dict[str, str]) -> None:
         """Note that the server confirmed the validators of an earlier run with a 304.
@@ -206,16 +210,6 @@ class FetchRecord:
             more: fields to append.
         """
         return _encode(self.fields(**more)).encode("utf-8", "replace") + b"\n"
-
-    def body_as_json(self) -> dict[str, str | None]:
-        """Return the body as a field: "body" if it is UTF-8, else "body_base64"."""
-        if self.body is None:
-            return {"body": None}
-        assert isinstance(self.body, bytes)
-        try:
-            return {"body": self.body.decode()}
-        except UnicodeDecodeError:
-            return {"body_base64": base64.b64encode(self.body).decode()}
 
 
 _FIELDS = tuple(name for name in FetchRecord.__slots__ if name != "body")
@@ -372,12 +366,20 @@ class JSONLines(RecordOutput):
     Args:
         path: the path of the file, or None for stdout.
         mode: see open_output.
+        format: of the file. In a compressed one, each batch is a member of gzip or a frame of zstd.
         options: see RecordOutput.
     """
 
-    def __init__(self, path: Path | None, mode: Mode, **options: Unpack[RecordOptions]) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        mode: Mode,
+        format: str = "jsonl",
+        **options: Unpack[RecordOptions],
+    ) -> None:
         super().__init__(**options)
         self._path = path
+        self._format, self._coding = format, find_coding(format)
         self._folder = None if path is None else path.parent
         self._is_terminal = path is None and sys.stdout.isatty()
         self._file = sys.stdout.fileno() if path is None else _open(path, mode)
@@ -399,9 +401,13 @@ class JSONLines(RecordOutput):
 
     def _read_file(self, file: BinaryIO) -> int:
         """Read which lines have a record, and return where the last complete record ends."""
-        end = _find_last_line_end(file)
-        for number, line in enumerate(_read_lines(file, end), 1):
-            self._read_line(number, line)
+        end = 0
+        try:
+            for number, (line, after) in enumerate(read_json(file, self._format), 1):
+                self._read_line(number, line)
+                end = after
+        except ValueError as error:
+            raise CommandFailed(f"{self._path}: {error}", 2) from None
         return end
 
     def _read_line(self, number: int, line: bytes) -> None:
@@ -455,8 +461,8 @@ class JSONLines(RecordOutput):
 
     def _encode(self, batch: list[FetchRecord]) -> Iterable[bytes]:
         """Return the bytes to append for a batch, in pieces."""
-        for record in batch:
-            yield from self._format(record)
+        lines = chain.from_iterable(map(self._format_record, batch))
+        return compress_pieces(lines, self._coding)
 
     def _append(self, pieces: Iterable[bytes]) -> None:
         start = os.fstat(self._file).st_size
@@ -481,9 +487,9 @@ class JSONLines(RecordOutput):
         if self._path is None:
             self.flush()
 
-    def _format(self, record: FetchRecord) -> Iterable[bytes]:
+    def _format_record(self, record: FetchRecord) -> Iterable[bytes]:
         if not isinstance(record.body, BodyFile):
-            line = record.to_json(**record.body_as_json())
+            line = record.to_json(**body_as_json(record.body))
             return [escape_json_controls(line.decode()).encode() if self._is_terminal else line]
         pieces = _encode_large(record, record.body)
         return (
@@ -514,12 +520,11 @@ def _join(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _open(path: Path, mode: Mode) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-    try:
-        return os.open(path, flags | (os.O_EXCL if mode == "new" else 0), 0o666)
-    except FileExistsError:
-        raise make_exists_error(path) from None
-    except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
+    with writing(path):
+        try:
+            return os.open(path, flags | (os.O_EXCL if mode == "new" else 0), 0o666)
+        except FileExistsError:
+            raise make_exists_error(path) from None
 
 
 def _lock(file: int, path: Path) -> None:
@@ -531,27 +536,6 @@ def _lock(file: int, path: Path) -> None:
         is_locked = False  # or another run has deleted it meanwhile, as it does with a journal
     if not is_locked:
         raise CommandFailed(f"{path}: another run is writing to it", WRITE_ERROR)
-
-
-def _find_last_line_end(file: BinaryIO) -> int:
-    """Return the offset after the last complete line."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - _BLOCK_SIZE)
-        file.seek(start)
-        at = file.read(end - start).rfind(b"\n")
-        if at >= 0:
-            return start + at + 1
-        end = start
-    return 0
-
-
-def _read_lines(file: BinaryIO, end: int) -> Iterator[bytes]:
-    file.seek(0)
-    while end > 0 and (line := file.readline()):
-        end -= len(line)
-        if end >= 0:
-            yield line
 
 
 # --- folders ---
@@ -577,12 +561,10 @@ class Folder(JSONLines):
     """
 
     def __init__(self, path: Path, mode: Mode, **options: Unpack[RecordOptions]) -> None:
-        try:
+        with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             if mode == "new" and any(path.iterdir()):
                 raise make_exists_error(path)
-        except OSError as error:
-            raise CommandFailed(f"{path}: {error.strerror}", WRITE_ERROR) from None
         super().__init__(path / _INDEX, mode, **options)
         for file in path.iterdir():  # the index is locked, so there is no other run
             if (found := _match_body_file(file.name)) and (mode == "overwrite" or found[1]):
@@ -597,7 +579,7 @@ class Folder(JSONLines):
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False  # the body is missing, or the record was not written by this class
 
-    def _format(self, record: FetchRecord) -> list[bytes]:
+    def _format_record(self, record: FetchRecord) -> list[bytes]:
         body = record.body
         if body is None:
             return [record.to_json(file=None, sha256=None)]
@@ -616,15 +598,16 @@ class Folder(JSONLines):
         if body is not None and self.keeps_bodies:
             file = f"{self._folder}{os.sep}{record.line:08}.body"
             try:
-                if isinstance(body, BodyFile):
-                    body.move(file)
-                else:
-                    _write_body(f"{file}.part", body)
-                    os.replace(f"{file}.part", file)
-            except OSError as error:
+                with writing(file):
+                    if isinstance(body, BodyFile):
+                        body.move(file)
+                    else:
+                        _write_body(f"{file}.part", body)
+                        os.replace(f"{file}.part", file)
+            except CommandFailed:
                 with suppress(OSError):
                     os.unlink(f"{file}.part")
-                raise CommandFailed(f"{file}: {error.strerror}", WRITE_ERROR) from None
+                raise
         super().add(record)
 
 

@@ -15,9 +15,9 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from curlhttp._features.conditions import NOT_MODIFIED, add_conditions
-from curlhttp._features.map.bodies import BodyReceiver, receive_bodies
-from curlhttp._features.map.receiving import get_receiver, set_receiver
+from curlhttp._features.fetch.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.map.bodies import BodyReceiver, get_body_file, receive_bodies
+from curlhttp._features.map.receiving import set_receiver
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.request import IF_LARGE
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from curlhttp._api.client import Client
+    from curlhttp._features.fetch.earlier import EarlierRun
     from curlhttp._features.stats import ClientStats
     from curlhttp._http.request import ClientRequest
     from curlhttp._http.response import Response
     from curlhttp._runtime.engine import Runtime
-    from curlhttp.distributed.earlier import EarlierRun
 
 _KEY = "curlhttp.fetch"  # in a request's extensions
 _BACKLOG = 10_000  # requests that may wait for their hosts; the default of map
@@ -148,9 +148,7 @@ class FetchRun:
     def _make_record(self, outcome: Response | RequestException) -> FetchRecord:
         request: Any = outcome.request  # Any: _build_or_record has set the extensions
         line, method, url, validators = request.extensions[_KEY]
-        receiver = get_receiver(request)
-        assert isinstance(receiver, BodyReceiver)
-        file = receiver.file
+        file = get_body_file(outcome)
         as_text = self._as_text and (file is None or self._output.keeps_bodies)
         record = FetchRecord.from_outcome(line, method, url, outcome, file=file, as_text=as_text)
         if validators and record.status == NOT_MODIFIED:

@@ -14,14 +14,13 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
+from curlhttp._features.fetch.formats import Coding
 from curlhttp._http.decoding import ZSTD_MODULE
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-Coding: TypeAlias = Literal["gzip", "zstd"]
 
 
 class _CompressedFile(Protocol):
@@ -119,15 +118,20 @@ def decompress(stream: BinaryIO) -> BinaryIO | None:
 # --- members ---
 
 
-def compress_member(data: bytes, coding: Coding) -> bytes:
-    """Return data as one member."""
+def compress_member(data: bytes, coding: Coding | None) -> bytes:
+    """Return data as one member; without a coding, as it is."""
+    if coding is None:
+        return data
     if coding == "gzip":
         return gzip.compress(data, compresslevel=6, mtime=0)
     return cast(bytes, load_zstd().compress(data))
 
 
-def compress_pieces(pieces: Iterable[bytes], coding: Coding) -> Iterator[bytes]:
-    """Yield the pieces of one member."""
+def compress_pieces(pieces: Iterable[bytes], coding: Coding | None) -> Iterator[bytes]:
+    """Yield the pieces of one member; without a coding, as they are."""
+    if coding is None:
+        yield from pieces
+        return
     if coding == "gzip":
         compressor: _MemberCompressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP_WITH_HEADER)
     else:
@@ -173,23 +177,31 @@ def read_members(file: BinaryIO, coding: Coding) -> Iterator[bytes | int]:
         yield end
 
 
-def read_lines(file: BinaryIO, coding: Coding) -> Iterator[tuple[list[bytes], int]]:
-    """Yield the lines of each whole member, and the offset of its end.
+def read_lines(file: BinaryIO, coding: Coding | None) -> Iterator[tuple[bytes, int]]:
+    """Yield the whole lines of a file, each with the offset of its end, or of its member's end.
 
     Args:
-        file: the file.
+        file: the file, at its begin. A line or a member that is cut at its end is left out.
         coding: of the file.
 
     Raises:
         ValueError: see read_members; or a member ends within a line.
     """
+    if coding is None:
+        end = 0
+        for line in file:
+            end += len(line)
+            if line.endswith(b"\n"):
+                yield line, end
+        return
     lines: list[bytes] = []
     pieces: list[bytes] = []  # of a line that is not complete yet
     for piece in read_members(file, coding):
         if isinstance(piece, int):
             if any(pieces):
                 raise ValueError("a member ends within a line")
-            yield lines, piece
+            for line in lines:
+                yield line, piece
             lines = []
             continue
         first, *others = piece.split(b"\n")

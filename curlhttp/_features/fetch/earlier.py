@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from curlhttp._features.compressed_files import Coding, load_zstd, read_lines
-from curlhttp._features.conditions import NOT_MODIFIED, VALIDATORS
-from curlhttp._features.typed_urls import complete_url
-from curlhttp._features.warc import read_metadata
-from curlhttp._http.url import parse_url
-from curlhttp.distributed.manifest import is_output
-from curlhttp.distributed.storage import open_folder, open_input_file
-from curlhttp.exceptions import RequestException
+from curlhttp._features.fetch.conditions import NOT_MODIFIED, VALIDATORS
+from curlhttp._features.fetch.formats import MANIFEST, find_kind
+from curlhttp._features.fetch.listed_urls import parse_listed
+from curlhttp._features.fetch.result_files import read_json
+from curlhttp._features.fetch.storage import open_folder, open_input_file
+from curlhttp._features.fetch.tables import import_pyarrow
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -76,25 +74,17 @@ class EarlierRun:
 
     def find(self, url: str) -> dict[str, str]:
         """Return the validators of a URL as it is in a list."""
-        normal = _normalize(url)
-        return {} if normal is None else self.get_validators(normal)
+        parsed = parse_listed(url)
+        return {} if parsed is None else self.get_validators(str(parsed))
 
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
 
 
-def _normalize(url: str) -> str | None:
-    """Return a URL of a list as get_validators() takes it; None if it is invalid."""
-    try:
-        return str(parse_url(complete_url(url)))
-    except RequestException:
-        return None
-
-
 def _read_validators(path: str) -> Iterator[tuple[str, str]]:
     """Yield each URL that had a usable response, with its validators as JSON."""
-    records = _read_parts(path) if is_output(open_folder(path)) else _read_records(path)
+    records = _read_parts(path) if open_folder(path).exists(MANIFEST) else _read_records(path)
     for record in records:
         url, status = record["url"], record["status"]
         # The validators of a response after redirects belong to another URL.
@@ -114,16 +104,16 @@ def _read_parts(path: str) -> Iterator[_EarlierRecord]:
     for name in sorted(folder.names("parts")):
         with open_input_file(folder.path(f"parts/{name}")) as stream:
             for row in _read_file(name, stream):
-                url = _normalize(row["url"])
-                if url is not None:
+                parsed = parse_listed(row["url"])
+                if parsed is not None:
+                    url = str(parsed)
                     final = None if row["final_url"] == url else row["final_url"]
                     yield {**row, "url": url, "final_url": final}
 
 
 def _read_records(path: str) -> Iterator[_EarlierRecord]:
     """Yield the records of `curlhttp fetch` that are of GET requests."""
-    name = path.lower()
-    if name.endswith((".db", ".sqlite", ".sqlite3")):
+    if find_kind(path) == "sqlite":
         uri = f"{Path(path).absolute().as_uri()}?mode=ro"
         columns = ", ".join(_COLUMNS)
         query = f"SELECT {columns} FROM results WHERE method = 'GET'"
@@ -131,8 +121,9 @@ def _read_records(path: str) -> Iterator[_EarlierRecord]:
             for values in database.execute(query):
                 yield cast("_EarlierRecord", dict(zip(_COLUMNS, values, strict=True)))
         return
-    with open(f"{path}/index.jsonl" if isdir(path) else path, "rb") as file:
-        for record in _read_file(name, file, _METHOD):
+    file_path = f"{path}/index.jsonl" if isdir(path) else path
+    with open(file_path, "rb") as file:
+        for record in _read_file(file_path, file, _METHOD):
             if cast("dict[str, object]", record)[_METHOD] == "GET":
                 yield record
 
@@ -141,30 +132,15 @@ def _read_file(name: str, file: BinaryIO, *more: str) -> Iterator[_EarlierRecord
     """Yield the records of a file that is no database, or the rows of a part.
 
     Args:
-        name: of the file, in lower case.
+        name: of the file.
         file: the file.
         more: columns, besides those of all formats.
     """
-    if name.endswith(".parquet"):
-        from curlhttp.distributed.parquet import import_pyarrow
-
+    format = find_kind(name) or f"jsonl{Path(name).suffix}"
+    if format == "parquet":
         _, parquet = import_pyarrow()
         for batch in parquet.ParquetFile(file).iter_batches(columns=[*_COLUMNS, *more]):
             yield from batch.to_pylist()
-    elif name.endswith((".warc", ".warc.gz")):
-        for content, _ in read_metadata(file, is_compressed=name.endswith(".gz")):
-            yield json.loads(content)
     else:
-        for line in _open_lines(name, file):
-            yield json.loads(line)
-
-
-def _open_lines(name: str, file: BinaryIO) -> Iterable[bytes]:
-    coding: Coding | None = (
-        "gzip" if name.endswith(".gz") else "zstd" if name.endswith(".zst") else None
-    )
-    if coding is None:
-        return (line for line in file if line.endswith(b"\n"))  # others are cut
-    if coding == "zstd":
-        load_zstd()
-    return (line for lines, _ in read_lines(file, coding) for line in lines)
+        for text, _ in read_json(file, format):
+            yield json.loads(text)

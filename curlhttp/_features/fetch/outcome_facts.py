@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from curlhttp._features.failure_reasons import failure_reason
 from curlhttp._features.retry.policy import parse_retry_after
 from curlhttp._http.named_tuple import NamedTuple
 from curlhttp._http.response import Response
 from curlhttp.exceptions import CircuitBreakerOpen, RequestException
+
+if TYPE_CHECKING:
+    from curlhttp._features.map.bodies import BodyFile
 
 _OK = 200
 _TEXTS = re.compile(r"\s*(?:text/|[^;]*[/+](?:xml|json|javascript)\s*(?:;|$))", re.I)
@@ -36,21 +40,20 @@ class OutcomeFacts(NamedTuple):
     retry_after: float | None = None
 
 
-def get_body(response: Response, *, as_text: bool) -> bytes:
+def get_body(response: Response, file: BodyFile | None, *, as_text: bool) -> bytes | BodyFile:
     """Return the body of a response.
 
     Args:
-        response: with its whole body.
-        as_text: return that of a text as UTF-8, whatever its charset is.
+        response: with its whole body, unless that is in a file.
+        file: has the body if it is large.
+        as_text: make that of a text UTF-8, whatever its charset is.
     """
-    if as_text and is_text(response):
-        return response.text.encode("utf-8", "replace")
-    return response.content
-
-
-def is_text(response: Response) -> bool:
-    """Return whether the body of a response is a text, as Content-Type has it."""
-    return _TEXTS.match(response.headers.get("content-type", "")) is not None
+    # Headers are parsed when they are first read.
+    if as_text and _TEXTS.match(response.headers.get("content-type", "")):
+        if file is None:
+            return response.text.encode("utf-8", "replace")
+        file.become_text(response)
+    return response.content if file is None else file
 
 
 def get_facts(outcome: Response | Exception, wall: float) -> OutcomeFacts:

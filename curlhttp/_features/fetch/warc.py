@@ -19,7 +19,7 @@ from http import HTTPStatus
 from itertools import chain
 from typing import BinaryIO, Protocol, TypeAlias
 
-from curlhttp._features.compressed_files import compress_pieces, read_members
+from curlhttp._features.fetch.compressed_files import compress_pieces, read_members
 from curlhttp._version import __version__
 
 _VERSION = b"WARC/1.1"

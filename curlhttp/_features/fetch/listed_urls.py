@@ -1,12 +1,20 @@
-"""Find URLs that a list has already had, in 8 bytes each."""
+"""The URLs of a list: normalize them, and find those that were there before, in 8 bytes each."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
 from curlhttp._features.typed_urls import complete_url
-from curlhttp._http.url import parse_url
+from curlhttp._http.url import URL, parse_url
 from curlhttp.exceptions import RequestException
+
+
+def parse_listed(url: str) -> URL | None:
+    """Return a URL of a list, which may have no scheme, normalized; None if it is invalid."""
+    try:
+        return parse_url(complete_url(url))
+    except RequestException:
+        return None
 
 
 class DuplicateURLs:
@@ -26,11 +34,8 @@ class DuplicateURLs:
         Args:
             url: with or without a scheme.
         """
-        try:
-            parsed = parse_url(complete_url(url))
-        except RequestException:
-            return False
-        if parsed.username is not None:
+        parsed = parse_listed(url)
+        if parsed is None or parsed.username is not None:
             return False
         digest = blake2b(str(parsed.without_fragment()).encode(), digest_size=8).digest()
         if digest in self._seen:

@@ -1,4 +1,4 @@
-"""Large bodies as strings of JSON, in pieces."""
+"""Bodies and header fields as JSON; large bodies in pieces."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curlhttp._features.map.bodies import BodyFile
+    from curlhttp._http.response import Response
+
+
+def group_fields(response: Response) -> dict[str, list[str]]:
+    """Return the values of each header field of a response, by lower-case names."""
+    fields: dict[str, list[str]] = {}
+    for name, value in response.headers.multi_items():
+        fields.setdefault(name.lower(), []).append(value)
+    return fields
+
+
+def body_as_json(body: bytes | BodyFile | None) -> dict[str, str | None]:
+    """Return a body in memory as a field: "body" if it is UTF-8, else "body_base64"."""
+    if body is None:
+        return {"body": None}
+    assert isinstance(body, bytes)
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
 
 
 def is_utf8(body: BodyFile) -> bool:
