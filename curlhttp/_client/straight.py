@@ -1,6 +1,6 @@
 """The straight path: a request that the flow would only pass on goes past it, to the engine.
 
-The layer of redirects marks the flow that it makes, and so do layers that only single requests
+The base layer marks the flow that it makes, and so do layers that only single requests
 need. If that is all of a client's flow, nothing else has to see a request without a total timeout,
 credentials and cookies. What is left is to look at its response. `BaseClient` has the conditions;
 docs/decisions/one-flow.md has all places that leave.
