@@ -31,7 +31,7 @@ DEFAULT_HEADERS = (
 )
 SENSITIVE = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
+match_token = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch  # RFC 9110, section 5.6.2
 # RFC 9110, section 5.5: visible characters at both ends; UTF-8 bytes appear here as obs-text.
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?").fullmatch
 _DIGITS = re.compile(r"[0-9]{1,18}").fullmatch  # int() refuses thousands, and libcurl has 64 bits
@@ -67,7 +67,7 @@ def check_method(method: Text) -> str:
     if known is not None:
         return known
     text = method.decode("latin-1") if isinstance(method, bytes) else method
-    if not isinstance(text, str) or not _TOKEN(text):
+    if not isinstance(text, str) or not match_token(text):
         if isinstance(text, str) and "://" in text:  # without the URL: it may hold credentials
             raise InvalidMethod('the method comes first, then the URL: request("GET", url)')
         raise InvalidMethod(f"Invalid method: {text!r:.100}")
@@ -84,10 +84,10 @@ def check_header(name: Text, value: Text) -> tuple[str, str]:
     Raises:
         InvalidHeader: it would break the header block; the message never shows the value.
     """
-    if isinstance(name, str) and isinstance(value, str) and _TOKEN(name) and _VALUE(value):
+    if isinstance(name, str) and isinstance(value, str) and match_token(name) and _VALUE(value):
         return name, without_userinfo(name, value) if "@" in value else value
     name = _latin1(name, "name")
-    if not _TOKEN(name):
+    if not match_token(name):
         # A whole "Authorization: ..." line may have been passed as the name: show no value.
         raise InvalidHeader(f"Invalid header name {name.partition(':')[0]!r:.100}: not a token")
     value = _latin1(value, f"value of {name!r:.100}")

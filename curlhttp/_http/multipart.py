@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from curlhttp._http.body import Body, BytesBody, StreamBody, open_body
+from curlhttp._http.headers import match_token
 from curlhttp._http.url import pairs
 from curlhttp.exceptions import InvalidHeader, RequestException
 
 if TYPE_CHECKING:
     from curlhttp._http.inputs import FormInput, Text
 
-_TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _BREAKS = r"[\r\n\0]"
 # RFC 2046, section 5.1.1. A blank needs quotes, and cannot be the last character.
 _BOUNDARY = r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]"
@@ -260,7 +260,7 @@ def _without(headers: Mapping[str, object], name: str) -> dict[str, object]:
 
 def _make_header_line(name: str, value: object) -> str:
     text = _to_text(value)
-    if not re.fullmatch(_TCHARS, name) or re.search(_BREAKS, text):
+    if not match_token(name) or re.search(_BREAKS, text):
         raise InvalidHeader(f"a part cannot have the header {name!r} with this value")
     return f"\r\n{name}: {text}"
 

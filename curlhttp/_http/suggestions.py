@@ -212,18 +212,8 @@ def _instead(context: str, name: str, known: Iterable[str], sign: str) -> str:
 
 _NOT_NEEDED = "nothing: leave it out"
 _BODY_OPTIONS = frozenset({"data", "json", "content", "files", "body", "form", "method", "stream"})
-_SYNC_AND_ASYNC = frozenset(
-    prefix + name
-    for prefix in ("", "a")
-    for name in (
-        "iter_lines",
-        "iter_text",
-        "iter_bytes",
-        "iter_raw",
-        "read",
-        "close",
-    )
-)
+_SYNC = ("iter_lines", "iter_text", "iter_bytes", "iter_raw", "read", "close")
+_SYNC_AND_ASYNC = frozenset([*_SYNC, *(f"a{name}" for name in _SYNC)])
 
 
 @cache

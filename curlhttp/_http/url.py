@@ -540,7 +540,7 @@ class URL(_URLBuilder):
                 folder = self.path[: self.path.rindex("/") + 1]
                 path = _resolve_start(folder, path) if self.is_raw else folder + path
             target, fragment = self._build_target(path, query), self._quoted(fragment or "")
-        return self.without_userinfo()._with(target, fragment)
+        return self._with_origin(self._origin, target, fragment)
 
     def _build_target(self, path: str, query: str | None) -> str:
         return _build_raw_target(path, query) if self.is_raw else build_target(path, query)
@@ -622,6 +622,10 @@ class URL(_URLBuilder):
     ) -> URL:
         kind = _RawURL if self.is_raw else URL
         return _build(origin, target, fragment, username, password, kind)
+
+    def _with_origin(self, origin: Origin, target: str, fragment: str) -> URL:
+        """Return a URL without user name and password, raw if this one is."""
+        return _build(origin, target, fragment, kind=_RawURL if self.is_raw else URL)
 
     def __str__(self) -> str:
         fragment = f"#{self.fragment}" if self.fragment else ""

@@ -72,19 +72,18 @@ def make_reference(stepped_map: SteppedMap) -> ref[SteppedMap]:
 
 def step_others(own: SteppedMap | None = None) -> Stepped:
     """Step all running maps but one, and return what that has shown."""
-    has_advanced = may_advance = is_own = is_stuck = False
-    waits: list[float] = []
-    for reference in running.copy().values():
-        each = reference()
-        if each is not None and each is not own:
-            stepped = each.step_for_waiting()
-            has_advanced = has_advanced or stepped.has_advanced
-            may_advance = may_advance or stepped.may_advance
-            is_own = is_own or stepped.is_own
-            is_stuck = is_stuck or stepped.is_stuck
-            if stepped.wait is not None:
-                waits.append(stepped.wait)
-    return Stepped(has_advanced, may_advance, is_own, is_stuck, min(waits, default=None))
+    found = [
+        each.step_for_waiting()
+        for reference in running.copy().values()
+        if (each := reference()) is not None and each is not own
+    ]
+    return Stepped(
+        any(stepped.has_advanced for stepped in found),
+        any(stepped.may_advance for stepped in found),
+        any(stepped.is_own for stepped in found),
+        any(stepped.is_stuck for stepped in found),
+        min((stepped.wait for stepped in found if stepped.wait is not None), default=None),
+    )
 
 
 def is_only_thread() -> bool:

@@ -71,7 +71,14 @@ def test_a_plain_request_is_one_coroutine_of_the_flow(verb: str) -> None:
         (
             [200],
             {"auth": ("u", "p")},
-            {"authenticate", "_drive", "_advance", "with_cookies", "store_cookies"},
+            {
+                "authenticate",
+                "_get_flow_method",
+                "_drive",
+                "_advance",
+                "with_cookies",
+                "store_cookies",
+            },
         ),
         ([200], {"timeout": Timeout(total=5)}, {"with_deadline", "prepare"}),
         ([404], {}, set()),

@@ -299,11 +299,16 @@ def get_host_and_path(request: HasURL) -> tuple[str, str]:
     """Return host and path of a CookieRequest, or of a request like urllib's."""
     if isinstance(request, CookieRequest):
         return request.host, request.url.path or "/"
+    host, path = _split_url(request)
+    return bare_host(host), path
+
+
+def _split_url(request: HasURL) -> tuple[str, str]:
     try:
         parts = urlsplit(request.get_full_url())
     except ValueError:  # an invalid Host header
         return "", "/"
-    return bare_host(parts.hostname or ""), parts.path or "/"
+    return parts.hostname or "", parts.path or "/"
 
 
 # --- the rules ---
@@ -466,10 +471,7 @@ def _has_final_dot(request: HasURL) -> bool:
     """Return whether the host of a request ends in a dot, which bare_host() removes."""
     if isinstance(request, CookieRequest):
         return request.url.host.endswith(".")
-    try:
-        return (urlsplit(request.get_full_url()).hostname or "").endswith(".")
-    except ValueError:  # an invalid Host header
-        return False
+    return _split_url(request)[0].endswith(".")
 
 
 def _parse_domain(attribute: str, host: str) -> tuple[str, bool] | None:
