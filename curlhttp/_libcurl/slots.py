@@ -98,11 +98,6 @@ class Slots:
 
     def acquire(self, origin: str) -> bool:
         """Acquire a slot if one is free and nobody else waits for it; return False otherwise."""
-        if self.per_origin is None:
-            if self.waiters or self.used >= self.total:
-                return False
-            self.used += 1
-            return True
         # With a limit per origin, callers may wait although there are slots: those for a full
         # origin do not block other origins.
         if self.waiters and not self._only_others_wait(origin):
