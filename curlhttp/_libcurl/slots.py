@@ -120,9 +120,11 @@ class Slots:
     def _admit(self, origin: str) -> bool:
         if self.used >= self.total or not self.has_room(origin):
             return False
-        self.used += 1
         if self.per_origin is not None:
-            self._used_by[origin] = self._used_by.get(origin, 0) + 1
+            count = self._used_by.get(origin, 0) + 1
+            # Ctrl-C cannot come between these two, because there is no call.
+            self._used_by[origin] = count
+        self.used += 1
         return True
 
     def waits(self) -> list[float]:
