@@ -98,11 +98,6 @@ class Slots:
 
     def acquire(self, origin: str) -> bool:
         """Acquire a slot if one is free and nobody else waits for it; return False otherwise."""
-        if self.per_origin is None:
-            if self.waiters or self.used >= self.total:
-                return False
-            self.used += 1
-            return True
         # With a limit per origin, callers may wait although there are slots: those for a full
         # origin do not block other origins.
         if self.waiters and not self._only_others_wait(origin):
@@ -125,9 +120,11 @@ class Slots:
     def _admit(self, origin: str) -> bool:
         if self.used >= self.total or not self.has_room(origin):
             return False
-        self.used += 1
         if self.per_origin is not None:
-            self._used_by[origin] = self._used_by.get(origin, 0) + 1
+            count = self._used_by.get(origin, 0) + 1
+            # Ctrl-C cannot come between these two, because there is no call.
+            self._used_by[origin] = count
+        self.used += 1
         return True
 
     def waits(self) -> list[float]:

@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_no_coroutine_behind(
 
 
 _POOL = ("connection_pool.py", "slots.py")
-_HANDOVER = (*_POOL, "blocking.py", "driver_pool.py")
+_HANDOVER = (*_POOL, "blocking.py")
 
 
 class _Interrupt:
@@ -170,11 +170,7 @@ class _Interrupt:
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "call" and frame.f_back is not None:
             self._is_after_call[frame.f_back] = False  # it looks when it begins, no more
-        code = frame.f_code
-        # A driver does not see slots, and Ctrl-C in a callback of libcurl is another test's.
-        if not code.co_filename.endswith(self._files) or "Driver" in getattr(
-            code, "co_qualname", ""
-        ):
+        if not frame.f_code.co_filename.endswith(self._files):
             return None
         frame.f_trace_opcodes = True
         if event == "call":
@@ -199,6 +195,10 @@ def _free(client: curlhttp.Client) -> int:
 
 def _new(url: str) -> curlhttp.Client:
     return curlhttp.Client(max_connections=1, timeout=Timeout(pool=0.1))
+
+
+def _limited(url: str) -> curlhttp.Client:
+    return curlhttp.Client(max_connections=1, max_connections_per_host=1, timeout=Timeout(pool=0.1))
 
 
 def _ready(url: str) -> curlhttp.Client:
@@ -243,7 +243,7 @@ def _find_lost_slots(
 
 
 @_AT_THESE_POINTS
-@pytest.mark.parametrize("make", [_ready, _idle, _new])
+@pytest.mark.parametrize("make", [_ready, _idle, _new, _limited])
 def test_ctrl_c_while_a_transfer_changes_hands_loses_no_slot(
     app: AppServer, make: Callable[[str], curlhttp.Client]
 ) -> None:
@@ -264,7 +264,7 @@ def test_ctrl_c_while_an_unread_stream_is_closed_loses_no_slot(app: AppServer) -
 
 
 @_AT_THESE_POINTS
-@pytest.mark.parametrize("make", [_ready, _idle, _new])
+@pytest.mark.parametrize("make", [_ready, _idle, _new, _limited])
 def test_ctrl_c_while_a_stream_is_read_to_its_end_loses_no_slot(
     app: AppServer, make: Callable[[str], curlhttp.Client]
 ) -> None:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 from weakref import WeakMethod
 
 from curlhttp._http.body import Body
@@ -54,6 +55,22 @@ from curlhttp._runtime.log import WARN_AFTER, WARN_AGAIN
 from curlhttp._runtime.network import network, now
 from curlhttp._runtime.race import get_attempt, refuse_to_wait
 from curlhttp.exceptions import ClientClosed
+
+T = TypeVar("T")
+
+
+def _make_weak(method: Callable[[T], object]) -> Callable[[T], None]:
+    """Return a function that calls a method while its object exists.
+
+    The loop keeps the driver alive, and must not keep the engine.
+    """
+    reference = WeakMethod(method)
+
+    def call(argument: T) -> None:
+        if (found := reference()) is not None:
+            found(argument)
+
+    return call
 
 
 class MultiEngine(ABC):
@@ -296,14 +313,7 @@ class MultiEngine(ABC):
             driver.set_max_connections(1)  # of each share
         # While the protocol of an origin is unknown, its requests count as connections, because
         # libcurl serves waiting ones in no order and counts their wait as time to connect.
-        # Weak, because the loop keeps the driver alive, and must not keep the engine.
-        lift_limit = WeakMethod(self._pool.slots.lift_origin_limit)
-
-        def on_shared(origin: str) -> None:
-            if (call := lift_limit()) is not None:
-                call(origin)
-
-        driver.multiplexing.on_shared = on_shared
+        driver.multiplexing.on_shared = _make_weak(self._pool.slots.lift_origin_limit)
         driver.chosen = self._connections.chosen
         return driver
 
@@ -375,14 +385,8 @@ class MultiEngine(ABC):
     def _watch_queue(self, seconds: float) -> None:
         """Look after some time whether the queue for slots moves."""
         self._watches_queue = True
-        check = WeakMethod(self._check_queue)  # see _start_driver
-        granted = self._pool.slots.granted
-
-        def on_alarm() -> None:
-            if (call := check()) is not None:
-                call(granted)
-
-        self._driver.set_alarm(monotonic() + seconds, on_alarm)
+        check = partial(_make_weak(self._check_queue), self._pool.slots.granted)
+        self._driver.set_alarm(monotonic() + seconds, check)
 
     def _check_queue(self, granted: int) -> None:
         slots = self._pool.slots

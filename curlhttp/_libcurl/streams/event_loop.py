@@ -58,9 +58,17 @@ class LoopStream(Stream):
         self._written = 0
         return True
 
-    @abstractmethod
     def abort(self, error: BaseException | None = None) -> None:
         """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
+        if self._transfer is None:
+            return
+        self._error = self._error or closed_error(error)
+        self._end_waits()
+        self._release()
+
+    @abstractmethod
+    def _end_waits(self) -> None:
+        """Wake all tasks that wait, before the socket is closed."""
 
     def __del__(self) -> None:
         # It is missing if __init__ was interrupted. This may be any thread.
@@ -203,14 +211,9 @@ class AsyncioStream(LoopStream):
 
     # the end
 
-    def abort(self, error: BaseException | None = None) -> None:
-        """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
-        if self._transfer is None:
-            return
-        self._error = self._error or closed_error(error)
+    def _end_waits(self) -> None:
         self._stop_watching()
         self._stop_writing()
-        self._release()
         for future in (self._reader, *self._writers):
             if future is not None:
                 settle(future)
@@ -343,11 +346,6 @@ class AnyioStream(LoopStream):
 
     # the end
 
-    def abort(self, error: BaseException | None = None) -> None:
-        """Close the connection at once, in the loop's thread; never blocks, may be called twice."""
-        if self._transfer is None:
-            return
-        self._error = self._error or closed_error(error)
+    def _end_waits(self) -> None:
         for scope in self._waits:
-            scope.cancel()  # before the socket is closed, so that trio does not use it any more
-        self._release()
+            scope.cancel()
