@@ -423,19 +423,12 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
     return name, password
 
 
-def _parse_socks(
-    scheme: str,
-) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    def parse(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-        return value if value is None or "://" in value else f"{scheme}://{value}"
-
-    return parse
+def _parse_socks(scheme: str) -> Callable[[str], str]:
+    return lambda value: value if "://" in value else f"{scheme}://{value}"
 
 
-def _parse_aws(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+def _parse_aws(value: str) -> tuple[str, str]:
     """Parse --aws-sigv4 as curl does: PROVIDER1:PROVIDER2:REGION:SERVICE."""
-    if value is None:
-        return None
     *provider, region, service = ("", "", *value.split(":"))[-4:]
     if provider != ["aws", "amz"] or not (region and service):
         raise click.BadParameter(f"{value!r} is not aws:amz:REGION:SERVICE")
@@ -470,15 +463,11 @@ def _read_header_files(lines: Iterable[str]) -> Iterator[str]:
         yield from filter(None, map(str.strip, text.split("\n")))
 
 
-def _parse_cert(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> tuple[str, str | None] | None:
+def _parse_cert(value: str) -> tuple[str, str | None]:
     """Parse --cert as curl does: FILE or FILE:PASSWORD, where a backslash escapes a colon.
 
     The colon after a drive of Windows belongs to FILE. No message shows the password.
     """
-    if value is None:
-        return None
     if value.lower().startswith("pkcs11:"):
         raise click.BadParameter("PKCS#11 is not supported: give a PEM file")
     drive = r"[A-Za-z]:(?=[\\/])" if os.name == "nt" else ""
@@ -580,9 +569,9 @@ _OPTIONS = (
     click.option("--noproxy", metavar="HOSTS",
                  help="Hosts to connect to without a proxy, separated by commas."),
     click.option("--proxy-user", metavar="NAME:PASSWORD", help="Credentials for the proxy."),
-    click.option("--socks5", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
+    click.option("--socks5", type=_parse_socks("socks5"), metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, and look up names on this machine."),
-    click.option("--socks5-hostname", callback=_parse_socks("socks5h"),
+    click.option("--socks5-hostname", type=_parse_socks("socks5h"),
                  metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, which also looks up names."),
     click.option("--digest", "scheme", flag_value="digest",
@@ -590,7 +579,7 @@ _OPTIONS = (
     click.option("--negotiate", "scheme", flag_value="negotiate",
                  help="Log in with your Kerberos ticket."),
     click.option("--oauth2-bearer", metavar="TOKEN", help="Send TOKEN as a bearer token."),
-    click.option("--aws-sigv4", callback=_parse_aws, metavar="aws:amz:REGION:SERVICE",
+    click.option("--aws-sigv4", type=_parse_aws, metavar="aws:amz:REGION:SERVICE",
                  help="Sign the request for AWS. -u takes the access key and the secret key. "
                  "Without it, they are found as AWS' own tools find them."),
     click.option("--tlsv1.2", "lowest_tls", flag_value="1.2", help="Use TLS 1.2 or newer."),
@@ -605,7 +594,7 @@ _OPTIONS = (
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("-E", "--cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+    click.option("-E", "--cert", type=_parse_cert, metavar="FILE[:PASSWORD]",
                  help="Client certificate (PEM), and the password of its key. Write \\: "
                  "for a colon in FILE."),
     click.option("--key", type=_FILE, metavar="FILE",
@@ -616,7 +605,7 @@ _OPTIONS = (
                  help="Do not verify the certificate of an https proxy."),
     click.option("--proxy-cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file for an https proxy."),
-    click.option("--proxy-cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+    click.option("--proxy-cert", type=_parse_cert, metavar="FILE[:PASSWORD]",
                  help="Client certificate for an https proxy."),
     click.option("--proxy-key", type=_FILE, metavar="FILE",
                  help="Private key of --proxy-cert, if it is in a separate file."),
