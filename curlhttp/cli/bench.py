@@ -24,11 +24,10 @@ from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
     connection_options,
-    describe_stats,
     integer,
     parse_seconds,
-    write_stats,
 )
+from curlhttp.cli.stats import describe_stats, write_stats
 from curlhttp.cli.terminal import console, format_bytes, format_counts, format_seconds
 from curlhttp.exceptions import RequestException
 

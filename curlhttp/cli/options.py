@@ -1,4 +1,4 @@
-"""The options that several commands share: for connections and statistics, and their parsers.
+"""The options that several commands share: for connections, and their parsers.
 
 Values are validated while the command line is parsed. A command receives the connection options as
 one `ConnectionOptions`.
@@ -11,9 +11,8 @@ import math
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,13 +22,12 @@ import click
 
 from curlhttp._http.credentials import encode_credential
 from curlhttp.cli.errors import CommandFailed, needing_package, reading
-from curlhttp.cli.files import open_file, replace_file
-from curlhttp.cli.terminal import color_option, format_bytes
+from curlhttp.cli.files import open_file
+from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from curlhttp._client.stats import ClientStats
     from curlhttp._features.clients.async_client import AsyncClient
     from curlhttp._features.clients.client import Client
     from curlhttp._features.guard.policy import PublicOnly
@@ -640,58 +638,3 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         return command(connection=ConnectionOptions(**values), **options)
 
     return add_options(_OPTIONS)(wrapped)
-
-
-# --- statistics of a command's client ---
-
-_EVERY = 5.0  # seconds
-
-
-def describe_stats(stats: ClientStats) -> str:
-    """Return a line about what a client did, and has open."""
-    parts = [f"{stats.attempts:,} attempts"]
-    for name in ("retries", "hedges"):
-        if number := getattr(stats, name):
-            parts.append(f"{number:,} {name}")
-    parts.append(f"{format_bytes(stats.bytes_received)} received")
-    for protocol in sorted({each.protocol for each in stats.connections}):
-        number = sum(each.open for each in stats.connections if each.protocol == protocol)
-        parts.append(f"{number:,} connections of {protocol}")
-    return ", ".join(parts)
-
-
-def write_stats(stats: ClientStats, path: str) -> None:
-    """Write statistics as text for Prometheus; a reader never sees a part of them.
-
-    Raises:
-        CommandFailed: the file cannot be written.
-    """
-    replace_file(path, stats.as_prometheus())
-
-
-@contextmanager
-def keep_writing_stats(client: Client, path: str | None) -> Iterator[None]:
-    """Write statistics every few seconds, and at the end.
-
-    Args:
-        client: whose statistics.
-        path: of the file, or None for none.
-    """
-    if path is None:
-        yield
-        return
-    write_stats(client.stats(), path)  # fails now if it cannot be written
-    ended = threading.Event()
-
-    def write() -> None:
-        while not ended.wait(_EVERY):
-            write_stats(client.stats(), path)
-
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        write_stats(client.stats(), path)

@@ -30,12 +30,11 @@ from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
     connection_options,
-    describe_stats,
     integer,
-    keep_writing_stats,
     parse_rate,
     parse_size,
 )
+from curlhttp.cli.stats import describe_stats, keep_writing_stats
 from curlhttp.cli.terminal import console, format_counts, printable
 
 if TYPE_CHECKING:
