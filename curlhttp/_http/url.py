@@ -610,18 +610,8 @@ class URL(_URLBuilder):
         return self._with(self.target, "") if self.fragment else self
 
     def _with(self, target: str, fragment: str) -> URL:
-        return self._with_origin(self._origin, target, fragment, self.username, self.password)
-
-    def _with_origin(
-        self,
-        origin: Origin,
-        target: str,
-        fragment: str,
-        username: str | None = None,
-        password: str | None = None,
-    ) -> URL:
         kind = _RawURL if self.is_raw else URL
-        return _build(origin, target, fragment, username, password, kind)
+        return _build(self._origin, target, fragment, self.username, self.password, kind)
 
     def _with_origin(self, origin: Origin, target: str, fragment: str) -> URL:
         """Return a URL without user name and password, raw if this one is."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,15 +19,15 @@ import click
 from curlhttp._features.typed_urls import complete_url
 from curlhttp.cli.errors import INTERRUPTED, CommandFailed
 from curlhttp.cli.files import replace_file
+from curlhttp.cli.histogram import LatencyHistogram
 from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
     connection_options,
-    describe_stats,
     integer,
     parse_seconds,
-    write_stats,
 )
+from curlhttp.cli.stats import describe_stats, write_stats
 from curlhttp.cli.terminal import console, format_bytes, format_counts, format_seconds
 from curlhttp.exceptions import RequestException
 
@@ -390,75 +389,6 @@ class LoadResult:
                 "max": round(latencies.most, 6),
             },
         }
-
-
-_STEP = math.log(1.01)  # each counter covers a range of one per cent
-_SHORTEST = 1e-6  # seconds; shorter latencies count as this
-
-
-class LatencyHistogram:
-    """Count any number of latencies in a limited number of counters.
-
-    Percentiles are accurate to within one per cent.
-    """
-
-    def __init__(self) -> None:
-        self.count: int = 0
-        self.total: float = 0.0
-        self.least: float = math.inf
-        self.most: float = 0.0
-        self._counts: Counter[int] = Counter()
-
-    def add(self, seconds: float) -> None:
-        """Count a latency.
-
-        Args:
-            seconds: zero or more.
-        """
-        self.count += 1
-        self.total += seconds
-        self.least = min(self.least, seconds)
-        self.most = max(self.most, seconds)
-        self._counts[round(math.log(max(seconds, _SHORTEST)) / _STEP)] += 1
-
-    @property
-    def mean(self) -> float:
-        """Return the mean in seconds, or 0 if there are no latencies."""
-        return self.total / self.count if self.count else 0.0
-
-    def percentile(self, percent: float) -> float:
-        """Return a percentile in seconds, or 0 if there are no latencies.
-
-        Args:
-            percent: greater than 0, at most 100.
-        """
-        remaining = math.ceil(self.count * percent / 100)
-        for step in sorted(self._counts):
-            remaining -= self._counts[step]
-            if remaining <= 0:
-                return min(max(math.exp(step * _STEP), self.least), self.most)
-        return 0.0
-
-    def rows(self, count: int) -> list[tuple[float, int]]:
-        """Return rows of equal width, each with its upper bound in seconds and its count.
-
-        The last row reaches from the 99th percentile to the maximum.
-
-        Args:
-            count: the maximum number of rows, at least two.
-        """
-        if not self.count:
-            return []
-        end = self.percentile(99)
-        width = (end - self.least) / (count - 1)
-        bounds = [self.least + width * number for number in range(1, count - 1)] if width else []
-        bounds += [end, self.most]
-        rows = [0] * len(bounds)
-        for step, times in self._counts.items():
-            rows[min(bisect_left(bounds, math.exp(step * _STEP)), len(bounds) - 1)] += times
-        while not rows[-1]:
-            rows.pop()
-        return list(zip(bounds, rows, strict=False))
 
 
 def _print(results: list[LoadResult]) -> None:

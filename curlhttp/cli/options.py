@@ -1,4 +1,4 @@
-"""The options that several commands share: for connections and statistics, and their parsers.
+"""The options that several commands share: for connections, and their parsers.
 
 Values are validated while the command line is parsed. A command receives the connection options as
 one `ConnectionOptions`.
@@ -11,9 +11,8 @@ import math
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,8 +22,8 @@ import click
 
 from curlhttp._http.credentials import encode_credential
 from curlhttp.cli.errors import CommandFailed, needing_package, reading
-from curlhttp.cli.files import open_file, replace_file
-from curlhttp.cli.terminal import color_option, format_bytes
+from curlhttp.cli.files import open_file
+from curlhttp.cli.terminal import color_option
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from curlhttp._api.client import Client
     from curlhttp._features.guard.policy import PublicOnly
     from curlhttp._features.retry.policy import RetryPolicy
-    from curlhttp._features.stats import ClientStats
     from curlhttp._http.config import Proxy
     from curlhttp._http.inputs import AuthInput
     from curlhttp._http.request import ClientRequest
@@ -423,19 +421,12 @@ def _get_credentials(user: str | None) -> tuple[str, str] | None:
     return name, password
 
 
-def _parse_socks(
-    scheme: str,
-) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    def parse(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-        return value if value is None or "://" in value else f"{scheme}://{value}"
-
-    return parse
+def _parse_socks(scheme: str) -> Callable[[str], str]:
+    return lambda value: value if "://" in value else f"{scheme}://{value}"
 
 
-def _parse_aws(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+def _parse_aws(value: str) -> tuple[str, str]:
     """Parse --aws-sigv4 as curl does: PROVIDER1:PROVIDER2:REGION:SERVICE."""
-    if value is None:
-        return None
     *provider, region, service = ("", "", *value.split(":"))[-4:]
     if provider != ["aws", "amz"] or not (region and service):
         raise click.BadParameter(f"{value!r} is not aws:amz:REGION:SERVICE")
@@ -470,15 +461,11 @@ def _read_header_files(lines: Iterable[str]) -> Iterator[str]:
         yield from filter(None, map(str.strip, text.split("\n")))
 
 
-def _parse_cert(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> tuple[str, str | None] | None:
+def _parse_cert(value: str) -> tuple[str, str | None]:
     """Parse --cert as curl does: FILE or FILE:PASSWORD, where a backslash escapes a colon.
 
     The colon after a drive of Windows belongs to FILE. No message shows the password.
     """
-    if value is None:
-        return None
     if value.lower().startswith("pkcs11:"):
         raise click.BadParameter("PKCS#11 is not supported: give a PEM file")
     drive = r"[A-Za-z]:(?=[\\/])" if os.name == "nt" else ""
@@ -580,9 +567,9 @@ _OPTIONS = (
     click.option("--noproxy", metavar="HOSTS",
                  help="Hosts to connect to without a proxy, separated by commas."),
     click.option("--proxy-user", metavar="NAME:PASSWORD", help="Credentials for the proxy."),
-    click.option("--socks5", callback=_parse_socks("socks5"), metavar="HOST[:PORT]",
+    click.option("--socks5", type=_parse_socks("socks5"), metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, and look up names on this machine."),
-    click.option("--socks5-hostname", callback=_parse_socks("socks5h"),
+    click.option("--socks5-hostname", type=_parse_socks("socks5h"),
                  metavar="HOST[:PORT]",
                  help="Use this SOCKS5 proxy, which also looks up names."),
     click.option("--digest", "scheme", flag_value="digest",
@@ -590,7 +577,7 @@ _OPTIONS = (
     click.option("--negotiate", "scheme", flag_value="negotiate",
                  help="Log in with your Kerberos ticket."),
     click.option("--oauth2-bearer", metavar="TOKEN", help="Send TOKEN as a bearer token."),
-    click.option("--aws-sigv4", callback=_parse_aws, metavar="aws:amz:REGION:SERVICE",
+    click.option("--aws-sigv4", type=_parse_aws, metavar="aws:amz:REGION:SERVICE",
                  help="Sign the request for AWS. -u takes the access key and the secret key. "
                  "Without it, they are found as AWS' own tools find them."),
     click.option("--tlsv1.2", "lowest_tls", flag_value="1.2", help="Use TLS 1.2 or newer."),
@@ -605,7 +592,7 @@ _OPTIONS = (
     click.option("-k", "--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option("--cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file instead of certifi's."),
-    click.option("-E", "--cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+    click.option("-E", "--cert", type=_parse_cert, metavar="FILE[:PASSWORD]",
                  help="Client certificate (PEM), and the password of its key. Write \\: "
                  "for a colon in FILE."),
     click.option("--key", type=_FILE, metavar="FILE",
@@ -616,7 +603,7 @@ _OPTIONS = (
                  help="Do not verify the certificate of an https proxy."),
     click.option("--proxy-cacert", type=click.Path(exists=True), metavar="FILE",
                  help="Trust the CA certificates in this PEM file for an https proxy."),
-    click.option("--proxy-cert", callback=_parse_cert, metavar="FILE[:PASSWORD]",
+    click.option("--proxy-cert", type=_parse_cert, metavar="FILE[:PASSWORD]",
                  help="Client certificate for an https proxy."),
     click.option("--proxy-key", type=_FILE, metavar="FILE",
                  help="Private key of --proxy-cert, if it is in a separate file."),
@@ -651,58 +638,3 @@ def connection_options(command: Callable[..., _T]) -> Callable[..., _T]:
         return command(connection=ConnectionOptions(**values), **options)
 
     return add_options(_OPTIONS)(wrapped)
-
-
-# --- statistics of a command's client ---
-
-_EVERY = 5.0  # seconds
-
-
-def describe_stats(stats: ClientStats) -> str:
-    """Return a line about what a client did, and has open."""
-    parts = [f"{stats.attempts:,} attempts"]
-    for name in ("retries", "hedges"):
-        if number := getattr(stats, name):
-            parts.append(f"{number:,} {name}")
-    parts.append(f"{format_bytes(stats.bytes_received)} received")
-    for protocol in sorted({each.protocol for each in stats.connections}):
-        number = sum(each.open for each in stats.connections if each.protocol == protocol)
-        parts.append(f"{number:,} connections of {protocol}")
-    return ", ".join(parts)
-
-
-def write_stats(stats: ClientStats, path: str) -> None:
-    """Write statistics as text for Prometheus; a reader never sees a part of them.
-
-    Raises:
-        CommandFailed: the file cannot be written.
-    """
-    replace_file(path, stats.as_prometheus())
-
-
-@contextmanager
-def keep_writing_stats(client: Client, path: str | None) -> Iterator[None]:
-    """Write statistics every few seconds, and at the end.
-
-    Args:
-        client: whose statistics.
-        path: of the file, or None for none.
-    """
-    if path is None:
-        yield
-        return
-    write_stats(client.stats(), path)  # fails now if it cannot be written
-    ended = threading.Event()
-
-    def write() -> None:
-        while not ended.wait(_EVERY):
-            write_stats(client.stats(), path)
-
-    thread = threading.Thread(target=write, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        write_stats(client.stats(), path)

@@ -508,16 +508,16 @@ def _get_redirect_url(response: Response) -> str:
         return display_url(location)
 
 
-def validate_format(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Return the format of -w, which @FILE reads from a file. This is a callback of click.
+def validate_format(text: str) -> str:
+    """Return the format of -w, which @FILE reads from a file.
 
     Raises:
         click.BadParameter: a variable is unknown. The message lists the known ones.
         CommandFailed: the file cannot be read.
     """
-    if text is not None and text.startswith("@"):
+    if text.startswith("@"):
         text = _read_format(text[1:])
-    for kind, name in _VARIABLE.findall(text or ""):
+    for kind, name in _VARIABLE.findall(text):
         if kind == "output":
             raise click.BadParameter("%output{} is not supported: -w writes to stdout")
         if name and not kind and name not in _VARIABLES:

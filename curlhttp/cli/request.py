@@ -63,8 +63,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 # --- what to print, and where to save the body ---
 
 
-def _validate_parts(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not set(value) <= set(_PARTS):
+def _validate_parts(value: str) -> str:
+    if not set(value) <= set(_PARTS):
         raise click.BadParameter(f"{value!r} has letters other than {_PARTS}")
     return value
 
@@ -85,12 +85,12 @@ _OUTPUT_OPTIONS = (
                  help="With -o or -O: receive up to N ranges of the file at once, if the server "
                  "allows it, and resume as -C does. GET only."),
     click.option("-i", "--include", is_flag=True, help="Also print the response headers."),
-    click.option("--print", "parts", callback=_validate_parts, metavar="HhBbm",
+    click.option("--print", "parts", type=_validate_parts, metavar="HhBbm",
                  help="What to print: request headers (H) and body (B), response headers (h) and "
                  "body (b), size and time (m)."),
     click.option("--json", "as_json", is_flag=True,
                  help="Print the response as one line of JSON: status, headers, body, timings."),
-    click.option("-w", "--write-out", callback=validate_format, metavar="FORMAT",
+    click.option("-w", "--write-out", type=validate_format, metavar="FORMAT",
                  help=r"Print FORMAT at the end, such as '%{http_code} %{time_total}\n'."),
     click.option("-f", "--fail", is_flag=True,
                  help="If the status is 400 or above, print no body and exit with status 22."),

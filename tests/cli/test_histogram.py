@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp.cli.bench import LatencyHistogram
+from curlhttp.cli.histogram import LatencyHistogram
 
 
 @given(st.lists(st.floats(1e-5, 100.0), min_size=1, max_size=200), st.floats(0.1, 100.0))

@@ -81,7 +81,7 @@ def test_other_files_in_the_folder_are_kept(app: AppServer, tmp_path: Path) -> N
         ({"processes": 0}, "processes must be"),
         ({"per_host": 0}, "limit must be"),
         ({"rate": 0}, "rate must be"),
-        ({"format": "csv"}, "format must be one of 'parquet', 'jsonl', 'jsonl.gz'"),
+        ({"format": "csv"}, "format must be one of 'jsonl', 'jsonl.gz', 'jsonl.zst', 'parquet'"),
         ({"engine": "hadoop"}, "engine must be"),
         ({"engine": 3}, "engine must be"),
         ({"rate_limit": None}, "rate_limit cannot be passed: use per_host and rate"),

@@ -54,61 +54,36 @@ async def download(
     check_flags(resume=resume == "any" or resume, mtime=mtime)
     expected = None if checksum is None else Checksum.parse(checksum)
     request = _build_request(client, url, options)
+    meter = ProgressMeter(progress, runtime.now)
+    tools = Tools(client, exchange, runtime, run_blocking, batch, meter, expected)
     return await download_request(
-        client,
-        exchange,
-        runtime,
-        request,
-        path,
-        resume=resume,
-        expected=expected,
-        mtime=mtime,
-        progress=progress,
-        segments=segments,
-        run_blocking=run_blocking,
-        batch=batch,
+        tools, request, path, resume=resume, mtime=mtime, segments=segments
     )
 
 
 async def download_request(
-    client: BaseClient,
-    exchange: Send,
-    runtime: Runtime,
+    tools: Tools,
     request: ClientRequest,
     path: str | os.PathLike[str] | WritableFile,
     *,
     resume: bool | Literal["any"],
-    expected: Checksum | None,
     mtime: bool,
-    progress: Progress | None,
     segments: int = 1,
-    run_blocking: Offload,
-    batch: int,
 ) -> Response:
     """Download the file of a request, through the layers of a client and any engine.
 
     Args:
-        client: has the layers.
-        exchange: passes requests to the engine.
-        runtime: of the engine.
+        tools: of the download.
         request: complete, as `to_download` returns it.
-        path: see Client.download; so are the next four.
+        path: see Client.download; so are the others.
         resume: see there.
-        expected: the checksum, or None.
         mtime: see there.
-        progress: see there.
         segments: see there.
-        run_blocking: calls functions that may block.
-        batch: the number of bytes to collect before they are written to disk.
     """
-    meter = ProgressMeter(progress, runtime.now)
-    part = _open_target(path, resume, expected, mtime, segments)
+    part = _open_target(path, resume, tools.expected, mtime, segments)
     transfer: DownloadStream
     try:
         try:
-            tools = Tools(
-                client, exchange, runtime, meter, run_blocking, batch, expected is not None
-            )
             if isinstance(part, PartialFile) and (segments > 1 or part.spans is not None):
                 from curlhttp._features.download.segments import download_segments
 
@@ -116,9 +91,8 @@ async def download_request(
             else:
                 transfer = DownloadStream(tools, request, part)
                 response = await transfer.send()
-            if expected is not None:
-                await transfer.verify(expected, response)
-            await run_blocking(part.commit, transfer.modified if mtime else None)
+            await transfer.verify(response)
+            await tools.run_blocking(part.commit, transfer.modified if mtime else None)
         finally:
             part.close()  # waits for a thread that still writes, so its size is final
     except Exception as error:

@@ -16,12 +16,14 @@ from curlhttp._client.request_builder import check_raises
 from curlhttp._features.download.download import download_request, to_download
 from curlhttp._features.download.file_names import Targets, is_folder
 from curlhttp._features.download.partial_file import Checksum
+from curlhttp._features.download.stream import Tools
 from curlhttp._features.map.receiving import (
     MakeReceive,
     ReceivingScheduler,
     get_receiver,
     set_receiver,
 )
+from curlhttp._features.progress import ProgressMeter
 from curlhttp._http.errors import add_note, check_flags
 from curlhttp._http.named_tuple import NamedTuple
 from curlhttp._http.redaction import display_url
@@ -236,7 +238,7 @@ def make_downloading(client: BaseClient, run_blocking: Offload, batch: int) -> M
 
     Args:
         client: has the layers.
-        run_blocking: see download_request; so is the next one.
+        run_blocking: see Tools; so is the next one.
         batch: see there.
     """
 
@@ -244,20 +246,12 @@ def make_downloading(client: BaseClient, run_blocking: Offload, batch: int) -> M
         async def receive(request: ClientRequest) -> DownloadResult:
             plan = cast("_PlannedFile", get_receiver(request))
             path, settings = Path(plan.path), plan.settings
-            progress = settings.progress
+            progress = None if settings.progress is None else partial(settings.progress, path)
+            meter = ProgressMeter(progress, runtime.now)
+            tools = Tools(client, exchange, runtime, run_blocking, batch, meter, plan.expected)
             try:
                 response = await download_request(
-                    client,
-                    exchange,
-                    runtime,
-                    request,
-                    plan.path,
-                    resume=settings.resume,
-                    expected=plan.expected,
-                    mtime=settings.mtime,
-                    progress=None if progress is None else partial(progress, path),
-                    run_blocking=run_blocking,
-                    batch=batch,
+                    tools, request, plan.path, resume=settings.resume, mtime=settings.mtime
                 )
             except Exception as error:
                 add_note(error, f"it was to be downloaded to {plan.path}")

@@ -48,15 +48,25 @@ _RENEWS = 1024 * 1024  # bytes further, after which an attempt counts as the fir
 
 
 class Tools(NamedTuple):
-    """What a download uses; see `download`."""
+    """What a download uses.
+
+    Attributes:
+        client: has the layers.
+        exchange: passes requests to the engine.
+        runtime: of the engine.
+        run_blocking: calls functions that may block.
+        batch: the number of bytes to collect before they are written to disk.
+        meter: reports the progress.
+        expected: the checksum of the file, or None.
+    """
 
     client: BaseClient
     exchange: Send
     runtime: Runtime
-    meter: ProgressMeter
     run_blocking: Offload
     batch: int
-    has_checksum: bool
+    meter: ProgressMeter
+    expected: Checksum | None
 
 
 class DownloadStream:
@@ -130,7 +140,7 @@ class DownloadStream:
         if not self._may_resume:
             return None
         if self._part.foreign is not None:
-            return plan_foreign_range(self._part.foreign, self._tools.has_checksum)
+            return plan_foreign_range(self._part.foreign, self._tools.expected is not None)
         return plan_range(self._part.record, self._part.size, self._request, hop)
 
     async def accept(self, response: Response) -> Response:
@@ -249,12 +259,15 @@ class DownloadStream:
             if collected:  # also after an error, so that the download can resume after them
                 part.write(collected)
 
-    async def verify(self, expected: Checksum, response: Response) -> None:
-        """Compare the checksum of the file with the expected one.
+    async def verify(self, response: Response) -> None:
+        """Compare the checksum of the file with the expected one, if there is one.
 
         Raises:
             ChecksumMismatch: they differ; the file is removed.
         """
+        expected = self._tools.expected
+        if expected is None:
+            return
         hasher, offset = self._part.hasher or expected.make_hasher(), 0
         while read := await self._run_blocking(self._part.hash_into, hasher, offset):
             offset += read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-Format: TypeAlias = Literal["parquet", "jsonl", "jsonl.gz", "jsonl.zst", "warc", "warc.gz"]
+Format: TypeAlias = Literal["jsonl", "jsonl.gz", "jsonl.zst", "parquet", "warc", "warc.gz"]
 Kind: TypeAlias = Literal[Format, "folder", "sqlite"]
 Coding: TypeAlias = Literal["gzip", "zstd"]
 

@@ -15,7 +15,6 @@ from curlhttp._features.map.results import MultiSender, SequentialSender, make_e
 from curlhttp._features.map.scheduler import MapScheduler
 from curlhttp._http.request import READ_BY_LAYER, ClientRequest
 from curlhttp._runtime.engine import Runtime, Send
-from curlhttp._runtime.run import send_sync
 
 if TYPE_CHECKING:
     from curlhttp._client.base import BaseClient
@@ -85,23 +84,6 @@ class ReceivingSender(MultiSender):
         return True
 
 
-class SequentialReceivingSender(SequentialSender):
-    """Receive one body after another, with the user's engine."""
-
-    def __init__(self, client: BaseClient, make_receive: MakeReceive) -> None:
-        super().__init__(client)
-        self._receive = make_receive(client._exchange, client._runtime)
-
-    def start(self, job: Job, settle: Settle) -> bool:
-        outcome: object
-        try:
-            outcome = send_sync(self._receive, job[1])
-        except Exception as error:
-            outcome = error
-        settle(job, outcome)
-        return False
-
-
 def choose_receiving_sender(
     client: BlockingClient, make_receive: MakeReceive
 ) -> Callable[[BaseClient], Sender]:
@@ -111,6 +93,6 @@ def choose_receiving_sender(
         client: the client.
         make_receive: makes what sends and receives.
     """
-    is_given = client._given_transport is not None
-    kind = SequentialReceivingSender if is_given else ReceivingSender
-    return partial(kind, make_receive=make_receive)
+    if client._given_transport is None:
+        return partial(ReceivingSender, make_receive=make_receive)
+    return lambda client: SequentialSender(client, make_receive(client._exchange, client._runtime))

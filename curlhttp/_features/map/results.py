@@ -239,18 +239,28 @@ def make_exchange(
 
 
 class SequentialSender:
-    """Send requests one after another on the user's engine, which never suspends."""
+    """Send requests one after another on the user's engine, which never suspends.
+
+    Args:
+        client: the client.
+        receive: in place of the client's flow, which may change; or None.
+    """
 
     is_lost = is_interrupted = False
     runtime = None
 
-    def __init__(self, client: BaseClient) -> None:
+    def __init__(
+        self,
+        client: BaseClient,
+        receive: Callable[[ClientRequest], Awaitable[object]] | None = None,
+    ) -> None:
         self._client = client
+        self._receive = receive
 
     def start(self, job: Job, settle: Settle) -> bool:
         outcome: object
         try:
-            outcome = send_sync(self._client._flow, job[1])
+            outcome = send_sync(self._receive or self._client._flow, job[1])
         except Exception as error:
             outcome = error
         settle(job, outcome)

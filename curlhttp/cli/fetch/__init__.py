@@ -20,6 +20,7 @@ import click
 from curlhttp._features.fetch.formats import FORMATS, KINDS
 from curlhttp._http.redaction import display_url
 from curlhttp.cli.errors import (
+    READ_ERROR,
     CommandFailed,
     describe_interrupt,
     needing_package,
@@ -29,17 +30,17 @@ from curlhttp.cli.options import (
     ConnectionOptions,
     add_options,
     connection_options,
-    describe_stats,
     integer,
-    keep_writing_stats,
     parse_rate,
     parse_size,
 )
+from curlhttp.cli.stats import describe_stats, keep_writing_stats
 from curlhttp.cli.terminal import console, format_counts, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from curlhttp._features.fetch.earlier import EarlierRun
     from curlhttp._features.fetch.formats import Kind
     from curlhttp.cli.fetch.input import InputLines
     from curlhttp.cli.fetch.recorded import RetriedFailures
@@ -211,7 +212,7 @@ def _is_retried(arguments: list[str]) -> bool:
 @connection_options
 def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOptions]) -> int:
     """Fetch a list of URLs."""
-    from curlhttp.cli.fetch.earlier import DuplicateLines, open_earlier_run
+    from curlhttp._features.fetch.listed_urls import DuplicateURLs
     from curlhttp.cli.fetch.input import InputLines
     from curlhttp.cli.fetch.output import open_output
     from curlhttp.cli.fetch.run import FetchRun
@@ -238,7 +239,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
             raise click.UsageError("FILE and PATH are the same file")
         earlier = None
         if since:
-            earlier = open_earlier_run(since)
+            earlier = _open_earlier_run(since)
             resources.callback(earlier.close)
         content = _decompress(stream)
         lines = InputLines(content or stream)
@@ -255,7 +256,7 @@ def fetch(file: str, connection: ConnectionOptions, **options: Unpack[_FetchOpti
             output,
             method=options["method"],
             as_text=options["as_text"],
-            duplicates=DuplicateLines() if options["dedup"] else None,
+            duplicates=DuplicateURLs() if options["dedup"] else None,
             earlier=earlier,
         )
         has_size = content is None and stat.S_ISREG(status.st_mode)
@@ -285,6 +286,23 @@ def _open(file: str) -> BinaryIO:
                 f"{display_url(file)}: {error.strerror}; to fetch one URL, use `curlhttp get`"
             ) from None
         raise click.UsageError(f"{file}: {error.strerror}") from None
+
+
+def _open_earlier_run(path: Path) -> EarlierRun:
+    """Return the validators in an output.
+
+    Raises:
+        CommandFailed: it cannot be read, or is no output of fetch.
+    """
+    from curlhttp._features.fetch.earlier import EarlierRun
+
+    try:
+        with needing_package(f"{path}: "):
+            return EarlierRun(str(path))
+    except OSError as error:
+        raise CommandFailed(f"{path}: {error.strerror or error}", READ_ERROR) from None
+    except ValueError as error:
+        raise CommandFailed(str(error), 2) from None
 
 
 def _decompress(stream: BinaryIO) -> BinaryIO | None:

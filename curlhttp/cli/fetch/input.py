@@ -44,6 +44,12 @@ class InputLine(NamedTuple):
     id: str | int | None = None
     problem: str = ""
 
+    @property
+    def is_url(self) -> bool:
+        """Return whether the request is a URL alone, without a method, headers or a body."""
+        options = self.options
+        return not (self.problem or options.keys() - {"headers"} or options.get("headers"))
+
 
 class InputLines:
     """Read a list line by line.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from curlhttp._features.fetch.formats import KINDS, Kind, find_kind, is_warc
 from curlhttp._features.fetch.result_files import check_installed
 from curlhttp.cli.errors import CommandFailed, needing_package
-from curlhttp.cli.fetch.records import Folder, JSONLines, Mode, RecordOutput, SQLite
+from curlhttp.cli.fetch.records import Folder, JSONLines, Mode, RecordOutput
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -51,6 +51,8 @@ def open_output(
     with needing_package(f"{path}: "):
         check_installed(kind)
     if kind == "sqlite":
+        from curlhttp.cli.fetch.sqlite import SQLite
+
         return SQLite(path, mode, **options)
     if kind == "folder":
         return Folder(path, mode, **options)

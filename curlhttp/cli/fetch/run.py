@@ -16,16 +16,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from curlhttp._features.fetch.conditions import NOT_MODIFIED, add_conditions
+from curlhttp._features.fetch.listed_urls import DuplicateURLs
 from curlhttp._features.map.bodies import BodyReceiver, get_body_file, receive_bodies
 from curlhttp._features.map.receiving import set_receiver
 from curlhttp._features.map.results import Results
 from curlhttp._http.cookies import LazyCookieJar
 from curlhttp._http.request import IF_LARGE
-from curlhttp.cli.bench import LatencyHistogram
 from curlhttp.cli.errors import CommandFailed, Terminated
-from curlhttp.cli.fetch.earlier import DuplicateLines
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from curlhttp.cli.fetch.records import MAX_AGE, FetchRecord, RecordOutput
+from curlhttp.cli.histogram import LatencyHistogram
 from curlhttp.cli.terminal import (
     console,
     format_bytes,
@@ -65,7 +65,7 @@ class FetchRun:
         output: writes records, and knows the records of earlier runs.
         method: the HTTP method for lines that have none.
         as_text: see FetchRecord.from_outcome.
-        duplicates: finds lines to leave out, or None.
+        duplicates: finds lines to leave out, among those that are URLs alone; or None.
         earlier: the run whose responses are not sent again if they are unchanged, or None.
     """
 
@@ -77,7 +77,7 @@ class FetchRun:
         *,
         method: str,
         as_text: bool = False,
-        duplicates: DuplicateLines | None = None,
+        duplicates: DuplicateURLs | None = None,
         earlier: EarlierRun | None = None,
     ) -> None:
         self.counters: FetchCounters = FetchCounters()
@@ -164,7 +164,7 @@ class FetchRun:
     def _build_requests(self) -> Iterator[ClientRequest]:
         recorded = self._output.recorded
         for line in self._lines:
-            if self._duplicates is not None and self._duplicates.has(line):
+            if self._duplicates is not None and line.is_url and self._duplicates.has(line.url):
                 self.counters.duplicates += 1
                 continue
             state = recorded.state(line.number, line.fingerprint)
