@@ -38,6 +38,22 @@ class AuthBase:
         raise NotImplementedError("Auth hooks must be callable.")
 
 
+class _UserAuth(AuthBase):
+    """Base of those with a user name and a password; two with the same ones are equal."""
+
+    def __init__(self, username: object, password: object) -> None:
+        self.username = username
+        self.password = password
+
+    def __eq__(self, other: object) -> bool:
+        return bool(
+            self.username == getattr(other, "username", None)
+            and self.password == getattr(other, "password", None)
+        )
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
 # --- Basic ---
 
 
@@ -61,17 +77,8 @@ def _basic_auth_str(username: object, password: object) -> str:
     return "Basic " + b64encode(b":".join(pair)).decode("ascii")
 
 
-class HTTPBasicAuth(AuthBase):
+class HTTPBasicAuth(_UserAuth):
     """Send a user name and a password with every request."""
-
-    def __init__(self, username: object, password: object) -> None:
-        self.username = username
-        self.password = password
-
-    def __eq__(self, other: object) -> bool:
-        return _has_same_user(self, other)
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
         """Set Authorization."""
@@ -88,28 +95,15 @@ class HTTPProxyAuth(HTTPBasicAuth):
         return r
 
 
-def _has_same_user(one: Any, other: object) -> bool:
-    return bool(
-        one.username == getattr(other, "username", None)
-        and one.password == getattr(other, "password", None)
-    )
-
-
 # --- Digest ---
 
 
-class HTTPDigestAuth(AuthBase):
+class HTTPDigestAuth(_UserAuth):
     """Answer Digest challenges; each thread has its own nonce and count."""
 
     def __init__(self, username: object, password: object) -> None:
-        self.username = username
-        self.password = password
+        super().__init__(username, password)
         self._thread_local = threading.local()
-
-    def __eq__(self, other: object) -> bool:
-        return _has_same_user(self, other)
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def init_per_thread_state(self) -> None:
         """Set up the state of this thread, unless it has one."""

@@ -23,7 +23,7 @@ from curlhttp._http.decoding import decode_content
 from curlhttp._http.request import KEEP_CODED, ClientRequest
 from curlhttp._http.response import Head, Response
 from curlhttp._http.timings import Timings
-from curlhttp._runtime.engine import Incoming, Layer, Runtime, Send
+from curlhttp._runtime.engine import Incoming, Layer, Runtime, Send, decode_body
 from curlhttp.exceptions import BlockedAddress, ClientClosed, RequestException, ResponseTooLarge
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class _CachedRequest:
             return self._client.streamed(request, StoredBody(head, [body], times))
         response = Response(request, head, body, times)
         if body and request.decode:
-            _decode(response)
+            decode_body(response, request)
         return response
 
 
@@ -264,25 +264,6 @@ def _is_complete(response: Response, body: bytes) -> bool:
     except RequestException:
         return False
     return True
-
-
-def _decode(response: Response) -> None:
-    """Decode the body of a buffered response, like an engine.
-
-    Raises:
-        RequestException: the body is corrupt, or larger than max_response_size when decoded.
-    """
-    request = response.request
-    if not response._head.may_have_codings or (request.follow_redirects and response.is_redirect):
-        return
-    try:
-        response._content = decode_content(
-            response.content, response.headers, request.max_response_size
-        )
-    except RequestException as error:
-        error.request, error.response = request, response
-        error.request_sent, error.timings = True, response.timings
-        raise
 
 
 class _StoringIncoming(WrappedIncoming):
