@@ -29,6 +29,7 @@ from tests.support.colours import (
     ONE_OF_EACH,
     AnyClient,
     skip_where_impossible,
+    take_turns,
 )
 from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
@@ -80,8 +81,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return shards.is_of_another(collection_path, config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mix the files of a process of the whole suite."""
+    """Have cases of the whole suite take turns with colours, and mix the files of a process."""
+    if not config.option.file_or_dir:
+        take_turns(items)
     if shards.is_process(config):
         shards.mix(items)
 
