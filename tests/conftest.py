@@ -45,6 +45,7 @@ for _name in list(os.environ):  # the machine's own settings and terminal are no
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=25)
 settings.load_profile("any machine")
 
 # A shell starts what runs in the background with SIGINT ignored, and children would inherit that.
@@ -71,9 +72,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a process of the whole suite send few reports; all, if their seconds are asked for."""
+    """Have the quick run try few examples, and a process of the whole suite send few reports.
+
+    It sends all if their seconds are asked for.
+    """
+    if _is_whole(config) and "not uvloop" in config.option.markexpr:
+        settings.load_profile("quick")
     if shards.is_process(config) and not config.option.note_seconds:
         config.pluginmanager.register(shards.FewReports())
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return not config.option.file_or_dir
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -84,7 +94,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have cases of the whole suite take turns with colours, and mix the files of a process."""
-    if not config.option.file_or_dir:
+    if _is_whole(config):
         take_turns(items)
     if shards.is_process(config):
         shards.mix(items)
