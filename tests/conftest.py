@@ -27,7 +27,9 @@ from tests.support.colours import (
     EACH_COLOUR,
     IS_WINE,
     ONE_OF_EACH,
+    QUICK_COLOURS,
     AnyClient,
+    is_quick,
     skip_where_impossible,
     take_turns,
 )
@@ -76,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     It sends all if their seconds are asked for.
     """
-    if _is_whole(config) and "not uvloop" in config.option.markexpr:
+    if _is_whole(config) and is_quick(config):
         settings.load_profile("quick")
     if shards.is_process(config) and not config.option.note_seconds:
         config.pluginmanager.register(shards.FewReports())
@@ -145,7 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = metafunc.definition.get_closest_marker("colours")
     if named is None and "scripted" in metafunc.fixturenames:
         named = ONE_OF_EACH.mark
-    metafunc.parametrize("colour", named.args if named else EACH_COLOUR, indirect=True)
+    colours = QUICK_COLOURS if is_quick(metafunc.config) else EACH_COLOUR
+    metafunc.parametrize("colour", named.args if named else colours, indirect=True)
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ EACH_COLOUR = [
     pytest.param(colour, marks=pytest.mark.uvloop) if colour in _RARE else colour
     for colour in COLOURS
 ]
+QUICK_COLOURS = [colour for colour in COLOURS if colour not in _RARE]
 # What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
 # asyncio's engine, and counts where timers, sockets and closing do.
 WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
@@ -73,6 +74,11 @@ WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
 ONE_OF_EACH = pytest.mark.colours("blocking", "asyncio")
 
 _IN_TURN = ("blocking", "asyncio", "trio")
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Return whether this run leaves to another what is `uvloop`."""
+    return "not uvloop" in config.option.markexpr
 
 
 def take_turns(items: list[pytest.Item]) -> None:
