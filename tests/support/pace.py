@@ -16,7 +16,7 @@ _NAME = "CURLHTTP_TESTS_PACE"
 _LOOPS = 40_000.0  # a second, on a quiet machine of 2020 or so
 _LONGEST = 30.0  # beyond that, waiting for tests is not worth it
 _EACH = 3.0  # seconds from look to look: on a busy machine, a look takes 0.1 s of each process
-_SPAN = 15.0  # seconds for which a slow moment counts
+_SPAN = 10.0  # seconds for which a slow moment counts
 
 
 def slowness() -> float:
