@@ -27,8 +27,11 @@ from tests.support.colours import (
     EACH_COLOUR,
     IS_WINE,
     ONE_OF_EACH,
+    QUICK_COLOURS,
     AnyClient,
+    is_quick,
     skip_where_impossible,
+    take_turns,
 )
 from tests.support.every_api import Fetch, make_fetch
 from tests.support.scripted import Scripted
@@ -44,6 +47,7 @@ for _name in list(os.environ):  # the machine's own settings and terminal are no
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=25)
 settings.load_profile("any machine")
 
 # A shell starts what runs in the background with SIGINT ignored, and children would inherit that.
@@ -70,9 +74,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a process of the whole suite send few reports; all, if their seconds are asked for."""
+    """Have the quick run try few examples, and a process of the whole suite send few reports.
+
+    It sends all if their seconds are asked for.
+    """
+    if _is_whole(config) and is_quick(config):
+        settings.load_profile("quick")
     if shards.is_process(config) and not config.option.note_seconds:
         config.pluginmanager.register(shards.FewReports())
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return not config.option.file_or_dir
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -80,8 +93,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return shards.is_of_another(collection_path, config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mix the files of a process of the whole suite."""
+    """Have cases of the whole suite take turns with colours, and mix the files of a process."""
+    if _is_whole(config):
+        take_turns(items)
     if shards.is_process(config):
         shards.mix(items)
 
@@ -131,7 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = metafunc.definition.get_closest_marker("colours")
     if named is None and "scripted" in metafunc.fixturenames:
         named = ONE_OF_EACH.mark
-    metafunc.parametrize("colour", named.args if named else EACH_COLOUR, indirect=True)
+    colours = QUICK_COLOURS if is_quick(metafunc.config) else EACH_COLOUR
+    metafunc.parametrize("colour", named.args if named else colours, indirect=True)
 
 
 @pytest.fixture

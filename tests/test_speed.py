@@ -171,6 +171,7 @@ def test_an_async_get_runs_no_more_bytecodes_than_it_did(url: str) -> None:
     assert 0 < found <= _ASYNC_BYTECODES, _hint(found, _ASYNC_BYTECODES)
 
 
+@pytest.mark.slow
 def test_a_line_of_fetch_runs_no_more_bytecodes_than_it_did(url: str, tmp_path: Path) -> None:
     def count(lines: int) -> int:
         file = listed(tmp_path, *[url] * lines)

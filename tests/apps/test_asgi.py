@@ -20,6 +20,7 @@ import curlhttp
 from curlhttp import ASGITransport, AsyncClient, Timeout
 from curlhttp import exceptions as e
 from tests.support.pace import PACE
+from tests.support.values import slow_but_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.colours("asyncio", "uvloop", "trio")]
 URL = "http://app.test"
@@ -436,7 +437,7 @@ ENDLESS = [
 ]
 
 
-@pytest.mark.parametrize("app", ENDLESS)
+@pytest.mark.parametrize("app", slow_but_for(ENDLESS[1:2], ENDLESS))
 async def test_an_app_that_sends_without_end_ends_with_the_total(make: Make, app: Any) -> None:
     async with make(app) as client:
         with pytest.raises(e.DeadlineExceeded):

@@ -270,6 +270,7 @@ print(hits)
 """
 
 
+@pytest.mark.slow
 def test_several_processes_use_one_file(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", _PROCESS, str(tmp_path / "http.db")]
     running = [

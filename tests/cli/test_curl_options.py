@@ -420,6 +420,7 @@ def piped(data: bytes, *arguments: object) -> bytes:
     ).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [b'{"z": 1}', b"text"], ids=["JSON", "text"])
 def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
     for command in (["post"], ["put"], ["patch"], ["request", "-X", "POST"], ["-s", "PUT"]):
@@ -445,6 +446,7 @@ def test_it_says_that_it_waits_for_a_body(
         assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_nothing_is_read_for_other_methods_or_with_a_body(app: AppServer) -> None:
     assert json.loads(piped(b"x", "get", app.url + "/echo"))["body"] == ""
     assert json.loads(piped(b"x", "post", app.url + "/echo", "-d", "a=1"))["body"] == "a=1"

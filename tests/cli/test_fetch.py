@@ -24,13 +24,14 @@ from tests.servers import (
     respond,
     response,
 )
-from tests.support.cli import FILES, finish, listed, on_terminal, recorded, run, start
+from tests.support.cli import FILES, QUICK, finish, listed, on_terminal, recorded, run, start
 from tests.support.downloads import named_by_a_server
 from tests.support.internals import ROOT
 from tests.support.pace import assert_in_time
+from tests.support.values import slow_but_for
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(params=slow_but_for(QUICK, FILES))
 def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a path for each kind of output in turn."""
     return tmp_path / str(request.param)

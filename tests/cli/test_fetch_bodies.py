@@ -15,8 +15,9 @@ import pytest
 from tests.cli.test_files import full_disk
 from tests.cli.test_resume import whole
 from tests.servers import AppConnection, AppServer, Record, payload
-from tests.support.cli import FILES, finish, listed, recorded, run, start
+from tests.support.cli import FILES, QUICK, finish, listed, recorded, run, start
 from tests.support.internals import run_script
+from tests.support.values import slow_but_for
 
 LARGE = 3_000_001
 # Characters of each length, quotes and controls, at any place of a block.
@@ -34,7 +35,7 @@ BODIES = {
 }
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(params=slow_but_for(QUICK, FILES))
 def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / str(request.param)
 

@@ -20,6 +20,7 @@ from tests.cli.test_files import full_disk
 from tests.cli.test_resume import asked, urls, whole
 from tests.servers import AppServer
 from tests.support.cli import FILES, finish, listed, recorded, run, start
+from tests.support.values import slow_but_for
 
 APPENDED = [name for name in FILES if name not in ("out", "out.db", "out.parquet")]
 CODINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -33,8 +34,8 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 # --- lists ---
 
 
+@pytest.mark.parametrize("source", ["file", pytest.param("stdin", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("source", ["file", "stdin"])
 def test_a_compressed_list_is_read(
     app: AppServer, tmp_path: Path, coding: str, source: str
 ) -> None:
@@ -109,7 +110,7 @@ def test_one_request_to_such_a_link_is_refused(app: AppServer, url: str) -> None
 # --- outputs ---
 
 
-@pytest.mark.parametrize("name", APPENDED)
+@pytest.mark.parametrize("name", slow_but_for(["out.jsonl.gz", "out.warc"], APPENDED))
 def test_the_union_is_exact_wherever_a_file_was_cut(
     app: AppServer, tmp_path: Path, name: str
 ) -> None:
@@ -158,7 +159,9 @@ def test_a_file_that_is_damaged_or_of_another_kind_is_not_changed(
     assert app.connections == 0
 
 
-@pytest.mark.parametrize("name", [*APPENDED, "out.parquet"])
+@pytest.mark.parametrize(
+    "name", slow_but_for(["out.jsonl.gz", "out.parquet"], [*APPENDED, "out.parquet"])
+)
 def test_a_full_disk_leaves_whole_records_and_the_run_continues(
     app: AppServer, tmp_path: Path, name: str
 ) -> None:

@@ -17,6 +17,7 @@ from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.files import replace_file, replace_private_files
 from tests.servers import AppServer
 from tests.support.cli import run
+from tests.support.values import slow_but_for
 
 resource = pytest.importorskip("resource", reason="this system cannot limit the size of files")
 _FULL = Path("/dev/full")
@@ -102,7 +103,9 @@ def test_a_full_device_is_named_and_not_replaced(app: AppServer, option: str) ->
 
 
 @pytest.mark.skipif(not _FULL.exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("words", [["get"], ["get", "-i"], ["curl"], ["fetch", "-"]])
+@pytest.mark.parametrize(
+    "words", slow_but_for([["get"]], [["get"], ["get", "-i"], ["curl"], ["fetch", "-"]])
+)
 def test_a_full_disk_behind_stdout_is_named(app: AppServer, words: list[str]) -> None:
     command = [sys.executable, "-m", "curlhttp", *words, *([app.url] if "-" not in words else [])]
     with _FULL.open("w") as full:

@@ -217,7 +217,9 @@ ANYTHING = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow], max_examples=2 * settings().max_examples // 5
+)
 @given(
     st.lists(
         ANYTHING

@@ -328,7 +328,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 @given(_VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_pretty_json_means_the_same(value: object, indent: int | str | None, ascii_: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_)

@@ -19,12 +19,13 @@ from curlhttp._features.fetch.warc import read_metadata
 from curlhttp.cli.fetch.recorded import RecordedLines
 from curlhttp.cli.fetch.run import DeferredInterrupts
 from tests.servers import AppConnection, AppServer, Record, refused_port
-from tests.support.cli import FILES, Ended, finish, listed, recorded, run, start
+from tests.support.cli import FILES, QUICK, Ended, finish, listed, recorded, run, start
+from tests.support.values import slow_but_for
 
 LINES = 2000
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(params=slow_but_for(QUICK, FILES))
 def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a path for each kind of output in turn."""
     return tmp_path / str(request.param)

@@ -338,7 +338,13 @@ async def test_no_api_sends_a_proxy_the_credentials_for_another(
 
 
 @EVERY_API
-@pytest.mark.parametrize("framing", ["Content-Length: 99999999999", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param("Content-Length: 99999999999", marks=pytest.mark.slow),
+        "Transfer-Encoding: chunked",
+    ],
+)
 async def test_a_refusal_without_end_ends_the_request(fetch: Fetch, framing: str) -> None:
     """libcurl reads it in one call, in which no timeout of ours or its own counts."""
 

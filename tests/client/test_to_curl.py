@@ -116,7 +116,7 @@ _VALUES = st.text(
     value=_VALUES.filter(lambda value: not any("\x80" <= char < "\xa0" for char in value)),
     body=st.one_of(st.none(), st.binary(max_size=200), st.text(max_size=100).map(str.encode)),
 )
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=3 * hypothesis_settings().max_examples // 5)
 def test_curl_sends_the_same_whatever_it_is(
     shared: tuple[AppServer, curlhttp.Client], path: str, value: str, body: bytes | None
 ) -> None:

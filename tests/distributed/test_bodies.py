@@ -29,6 +29,7 @@ from tests.distributed.test_rows import table_of
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.cli import finish, run, start
 from tests.support.internals import run_script
+from tests.support.values import slow_but_for
 
 WITH_PARQUET: list[Format] = [*FORMATS, *(["parquet"] if find_spec("pyarrow") else [])]  # type: ignore[list-item]
 DATA = BODIES["binary"]
@@ -93,7 +94,7 @@ def left_over(out: Path) -> list[str]:
     return [path.name for path in out.rglob("*") if "tmp" in path.name]
 
 
-@pytest.mark.parametrize("format", WITH_PARQUET)
+@pytest.mark.parametrize("format", slow_but_for(["jsonl.gz", "parquet"], WITH_PARQUET))
 def test_a_body_of_any_size_is_in_its_row(app: AppServer, tmp_path: Path, format: Format) -> None:
     result = run_one(tmp_path, *serve(app), app.url + "/nothing-here", "nope", format=format)
     rows = read_rows(tmp_path / "out", format)
@@ -105,7 +106,7 @@ def test_a_body_of_any_size_is_in_its_row(app: AppServer, tmp_path: Path, format
     assert left_over(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("inline", [10, 1 << 20, LARGE])
+@pytest.mark.parametrize("inline", slow_but_for([1 << 20], [10, 1 << 20, LARGE]))
 @pytest.mark.parametrize("format", ["jsonl", "warc"])
 def test_a_body_above_inline_is_in_a_file_with_its_digest(
     app: AppServer, tmp_path: Path, format: Format, inline: int
@@ -127,7 +128,7 @@ def test_a_body_above_inline_is_in_a_file_with_its_digest(
     assert left_over(out) == []
 
 
-@pytest.mark.parametrize("inline", [None, 100])
+@pytest.mark.parametrize("inline", slow_but_for([100], [None, 100]))
 def test_a_remote_folder_gets_large_bodies(app: AppServer, inline: int | None) -> None:
     pytest.importorskip("fsspec", reason="fsspec is missing")
     urls = serve(app)[:4]
@@ -236,7 +237,7 @@ def test_coalesced_requests_share_a_large_body(app: AppServer, tmp_path: Path) -
     assert len(app.requests) == 1
 
 
-@pytest.mark.parametrize("format", WITH_PARQUET)
+@pytest.mark.parametrize("format", slow_but_for(["jsonl.gz", "parquet"], WITH_PARQUET))
 def test_a_part_that_ends_early_says_which_large_rows_it_has(
     app: AppServer, tmp_path: Path, format: Format
 ) -> None:
@@ -293,7 +294,7 @@ def assert_each_body_once(out: Path, format: Format, inline: int | None) -> None
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX systems")
-@pytest.mark.parametrize("format", WITH_PARQUET)
+@pytest.mark.parametrize("format", slow_but_for(["jsonl.gz", "parquet"], WITH_PARQUET))
 @pytest.mark.parametrize("inline", [None, 100])
 def test_a_worker_killed_within_a_large_body_leaves_nothing(
     app: AppServer, tmp_path: Path, format: Format, inline: int | None
@@ -387,7 +388,7 @@ print(read_peak() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from Linux's /proc")
 @pytest.mark.parametrize("inline", [0, 65_536])
-@pytest.mark.parametrize("format", WITH_PARQUET)
+@pytest.mark.parametrize("format", slow_but_for(["jsonl.gz", "parquet"], WITH_PARQUET))
 def test_many_large_bodies_do_not_take_the_memory_of_one(
     app: AppServer, tmp_path: Path, format: Format, inline: int
 ) -> None:

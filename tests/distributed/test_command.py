@@ -141,7 +141,7 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "whom", "format"),
     [
-        (signal.SIGINT, "group", "jsonl"),
+        pytest.param(signal.SIGINT, "group", "jsonl", marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "driver", "parquet", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "group", "jsonl", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "driver", "jsonl", marks=pytest.mark.slow),

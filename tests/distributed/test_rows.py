@@ -117,7 +117,11 @@ def test_a_part_of_parquet_has_the_columns_of_jsonl(app: AppServer, tmp_path: Pa
 
 
 @parquet
-@pytest.mark.parametrize("limits", [{}, {"per_host": 3}], ids=["ranges", "host queues"])
+@pytest.mark.parametrize(
+    "limits",
+    [{}, pytest.param({"per_host": 3}, marks=pytest.mark.slow)],
+    ids=["ranges", "host queues"],
+)
 def test_a_column_of_parquet_is_read_by_ranges_of_rows(
     app: AppServer, tmp_path: Path, limits: dict[str, int]
 ) -> None:

@@ -17,6 +17,7 @@ from tests.distributed.test_fetch import fetched, rows_of
 from tests.distributed.test_formats import FORMATS
 from tests.servers import AppServer
 from tests.support.cli import FILES, listed, recorded, run
+from tests.support.values import slow_but_for
 
 KINDS = ("etag", "date", "none")
 WITH_PARQUET: list[Format] = [*FORMATS, *(["parquet"] if find_spec("pyarrow") else [])]  # type: ignore[list-item]
@@ -30,7 +31,7 @@ def get_unchanged(rows: list[dict[str, Any]]) -> list[bool]:
     return [row["unchanged"] for row in rows]
 
 
-@pytest.mark.parametrize("format", WITH_PARQUET)
+@pytest.mark.parametrize("format", slow_but_for(["jsonl.gz"], WITH_PARQUET))
 def test_workers_fetch_only_what_changed(app: AppServer, tmp_path: Path, format: Format) -> None:
     pages, outs = Pages(app), [tmp_path / str(number) for number in range(4)]
     # Without a scheme and with a user, as the workers of an earlier run got them.
@@ -59,7 +60,7 @@ def test_workers_fetch_only_what_changed(app: AppServer, tmp_path: Path, format:
     assert rows[0]["body"] == b"etag 2"
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", slow_but_for(["out.jsonl"], FILES))
 def test_the_command_takes_outputs_of_one_process_and_of_workers(
     app: AppServer, tmp_path: Path, name: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_condition_of_the_client_is_its_own(app: AppServer, tmp_path: Path) ->
     assert [row["status"] for row in rows_of(tmp_path / "2")] == [200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "iterable"])
 def test_a_call_with_since_resumes_after_a_kill(app: AppServer, tmp_path: Path, kind: str) -> None:
     from tests.distributed.crash_middleware import Killing

@@ -96,6 +96,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @needs_posix
 def test_no_module_needs_posix() -> None:
     """Those of an extra that is not installed are left out."""

@@ -142,6 +142,7 @@ for thread in threads:
 """
 
 
+@pytest.mark.slow
 def test_many_clients_of_many_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "hsts.txt"
     command = [sys.executable, "-W", "error", "-c", _WRITER, str(path)]

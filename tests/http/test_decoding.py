@@ -525,7 +525,7 @@ def test_every_charset_is_one_of_python() -> None:
     assert set(_MORE_NAMES.values()) <= _CHARSETS
 
 
-@settings(max_examples=2000)
+@settings(max_examples=20 * settings().max_examples)
 @given(charset=st.sampled_from(sorted(_CHARSETS)), body=BODIES, size=st.integers(1, 9))
 def test_no_bytes_make_a_decoder_fail(charset: str, body: bytes, size: int) -> None:
     decode_text(body, charset)
@@ -535,7 +535,7 @@ def test_no_bytes_make_a_decoder_fail(charset: str, body: bytes, size: int) -> N
     decoder.decode(b"", True)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=10 * settings().max_examples)
 @given(
     charset=st.sampled_from(sorted(_CHARSETS)),
     text=st.text(alphabet="a é€я日本한中ก\n~", max_size=20),

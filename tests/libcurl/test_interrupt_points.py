@@ -20,6 +20,7 @@ from curlhttp import CircuitBreaker, Client, Hedge, RateLimit, Timeout, requests
 from curlhttp._http.fork import registered
 from curlhttp._runtime.engine import Send
 from tests.servers import AppServer
+from tests.support.values import slow_but_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -97,7 +98,7 @@ class _CtrlC:
 
 
 @pytest.mark.parametrize("has_layers", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("go", _WAYS)
+@pytest.mark.parametrize("go", slow_but_for([_pieces, _map], _WAYS))
 def test_ctrl_c_leaves_no_coroutine_behind(
     app: AppServer,
     tmp_path: Path,

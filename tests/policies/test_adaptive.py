@@ -30,6 +30,7 @@ from curlhttp.exceptions import (
 )
 from tests.support.colours import needs_fork
 from tests.support.internals import run_script
+from tests.support.values import slow_but_for
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -492,7 +493,7 @@ def test_a_server_that_gets_much_slower_for_everybody_is_used_soon(
 
 
 @pytest.mark.parametrize("initials", [(20, 20), (1, 60), (60, 5)])
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", slow_but_for([1], [None, 1, 2]))
 def test_two_clients_get_the_same(initials: tuple[int, int], seed: int | None) -> None:
     limits = [AdaptiveLimit(number) for number in initials]
     seen = Model(limits, Serial((0, 300), seed=seed), [0.0, 15.0]).run(60)

@@ -213,4 +213,6 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = BreakerMachine.TestCase
-TestBreakerMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBreakerMachine.settings = settings(
+    max_examples=3 * settings().max_examples // 2, stateful_step_count=40, deadline=None
+)

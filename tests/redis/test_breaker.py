@@ -21,6 +21,7 @@ from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
 from tests.support.internals import run_script
+from tests.support.values import slow_but_for
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ def some_rules(chance: random.Random) -> BreakerConfig:
     return BreakerConfig(**chosen)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", slow_but_for(range(20), range(60)))
 def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, seed: int) -> None:
     chance = random.Random(seed)
     rules, store, circuit = some_rules(chance), FakeClockStore(redis), Circuit()

@@ -386,6 +386,7 @@ def test_a_forked_child_releases_no_lease_of_its_parent(app: AppServer, redis: R
     assert run_script(_FORKED.format(url=redis.url, app=app.url)) == "ok\n"
 
 
+@pytest.mark.slow
 def test_a_program_releases_its_leases_before_it_ends(app: AppServer, redis: RedisServer) -> None:
     for _ in range(3):
         run_script(_HOLDER.format(redis=redis.url, url=app.url))

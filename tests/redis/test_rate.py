@@ -235,5 +235,6 @@ print("ok")
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_shares_the_rate_on_its_own_connection(redis: RedisServer) -> None:
     assert run_script(_FORK.format(url=redis.url)) == "ok\n"

@@ -141,6 +141,7 @@ def _read_warc(out: Path) -> list[dict[str, Any]]:
 FILES = ["out.jsonl", "out", "out.db", "out.jsonl.gz", "out.jsonl.zst"]
 FILES += ["out.parquet"] if find_spec("pyarrow") else []
 FILES += ["out.warc", "out.warc.gz"] if find_spec("warcio") else []
+QUICK = ["out.jsonl", "out", "out.parquet"]  # in the quick run
 
 
 def recorded(out: Path) -> list[dict[str, Any]]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from zlib import crc32
 
 import anyio
 import anyio.to_thread
@@ -64,11 +66,47 @@ EACH_COLOUR = [
     pytest.param(colour, marks=pytest.mark.uvloop) if colour in _RARE else colour
     for colour in COLOURS
 ]
+QUICK_COLOURS = [colour for colour in COLOURS if colour not in _RARE]
 # What libcurl or a layer does in the same way below every loop needs no fourth colour: uvloop has
 # asyncio's engine, and counts where timers, sockets and closing do.
 WITHOUT_UVLOOP = pytest.mark.colours("blocking", "asyncio", "trio")
 # What reaches no event loop: a layer on a script, a refusal before anything is sent, a pause.
 ONE_OF_EACH = pytest.mark.colours("blocking", "asyncio")
+
+_IN_TURN = ("blocking", "asyncio", "trio")
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Return whether this run leaves to another what is `uvloop`."""
+    return "not uvloop" in config.option.markexpr
+
+
+def take_turns(items: list[pytest.Item]) -> None:
+    """Leave some colours of each case to `-m uvloop`: the cases of a test have them in turn.
+
+    A test with one or two cases keeps "blocking" and one loop for each; with more, a case keeps one
+    colour. Which one depends on names only. A test that is on loops alone keeps all: it is about
+    them.
+    """
+    tests: defaultdict[str, defaultdict[str, dict[str, pytest.Item]]]
+    tests = defaultdict(lambda: defaultdict(dict))
+    for item in items:
+        case = getattr(item, "callspec", None)
+        if case is not None and (colour := case.params.get("colour")) in _IN_TURN:
+            others = "-".join(part for part in case.id.split("-") if part != colour)
+            tests[item.nodeid.partition("[")[0]][others][colour] = item
+    for test, cases in tests.items():
+        first = crc32(test.encode())
+        for number, case in enumerate(sorted(cases, key=lambda case: crc32(case.encode())), first):
+            in_colours = cases[case]
+            if "blocking" not in in_colours or len(in_colours) == 1:
+                continue
+            few = len(cases) <= 2
+            colours = [colour for colour in in_colours if not few or colour != "blocking"]
+            kept = {colours[number % len(colours)], *(["blocking"] if few else ())}
+            for colour in in_colours.keys() - kept:
+                in_colours[colour].add_marker("uvloop")
+
 
 BACKENDS: dict[str, Any] = {
     "blocking": "asyncio",

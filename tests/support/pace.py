@@ -15,6 +15,7 @@ from collections.abc import Callable
 _NAME = "CURLHTTP_TESTS_PACE"
 _LOOPS = 40_000.0  # a second, on a quiet machine of 2020 or so
 _LONGEST = 30.0  # beyond that, waiting for tests is not worth it
+_EACH = 3.0  # seconds from look to look: on a busy machine, a look takes 0.1 s of each process
 _SPAN = 10.0  # seconds for which a slow moment counts
 
 
@@ -43,7 +44,7 @@ def look() -> None:
     """Set the pace to the slowest of the last seconds, for the test that is to begin."""
     global PACE
     now = time.monotonic()
-    if now < _seen[-1][0] + 1:
+    if now < _seen[-1][0] + _EACH:
         return
     _seen.append((now, _slowness(0.1) if _slowness(0.02) > 1 else 1.0))
     while _seen[0][0] < now - _SPAN:
