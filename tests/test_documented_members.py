@@ -14,23 +14,6 @@ import curlhttp
 import curlhttp.types
 from tests.support.public_names import find_public_names
 
-# What the layers of policies use of them, and is still shown; this list may only shrink.
-STILL_SHOWN: dict[str, str] = {
-    "curlhttp.AdaptiveLimit": (
-        "enqueue is_own limit make_timeout_error note_failure note_response states store "
-        "try_acquire"
-    ),
-    "curlhttp.Cache": "policy store",
-    "curlhttp.CircuitBreaker": "admit forced notify shared states",
-    "curlhttp.ConcurrencyLimit": "enqueue is_own make_timeout_error states try_acquire",
-    "curlhttp.Endpoints": "canonical covers has_more list_urls replace",
-    "curlhttp.PublicOnly": "name",
-    "curlhttp.RateLimit": "enqueue make_deadline_error make_reserve_command refund try_acquire",
-    "curlhttp.Record": "find",
-    "curlhttp.RetryBudget": "deposit refund withdraw",
-    "curlhttp.RetryPolicy": "delay may_repeat uniform",
-}
-
 CLASSES = {
     f"{module.__name__}.{name}": kind
     for module in (curlhttp, curlhttp.types)
@@ -86,6 +69,4 @@ def documented(kind: type) -> set[str]:
 
 def test_what_users_hold_shows_documented_names_only() -> None:
     undocumented = {path: members_of(kind) - documented(kind) for path, kind in CLASSES.items()}
-    assert {path: names for path, names in undocumented.items() if names} == {
-        path: set(names.split()) for path, names in STILL_SHOWN.items()
-    }
+    assert {path: names for path, names in undocumented.items() if names} == {}

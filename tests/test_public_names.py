@@ -56,7 +56,7 @@ def test_the_names_of_a_module_are_there_with_what_the_reference_shows_of_them()
     names = find_public_names()
     assert set(curlhttp.__all__) <= {path.split(".")[1] for path in names}
     assert names["curlhttp.AdaptiveLimit.current"] == "(self, origin)"
-    assert "curlhttp.AdaptiveLimit.enqueue" not in names
+    assert "curlhttp.AdaptiveLimit._enqueue" not in names
     assert names["curlhttp.types.Timings.tls"] == ""
     assert "timeout=Timeout(connect=10, read=60)" in names["curlhttp.Client"]
     assert names["curlhttp.requests.sessions.Session"] == " = curlhttp.Session"

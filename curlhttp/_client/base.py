@@ -565,7 +565,7 @@ def _choose_proxies(proxies: Proxies, proxy: str | Proxy | None) -> Proxies:
 def _parse_base(base_url: str | URL | curlhttp.Endpoints) -> URL | None:
     if not base_url:
         return None
-    canonical: URL | None = getattr(base_url, "canonical", None)
+    canonical: URL | None = getattr(base_url, "_canonical", None)
     if canonical is not None and not isinstance(base_url, type):
         return canonical
     if isinstance(base_url, (list, tuple, set, frozenset, type)):

@@ -357,7 +357,7 @@ def _resolve_url(base: URL | None, params: ParamsInput | None, url: str | bytes 
 def _resolve_endpoint(
     endpoints: curlhttp.Endpoints, params: ParamsInput | None, url: str | bytes | URL
 ) -> URL:
-    return endpoints._to_canonical(_resolve_url(endpoints.canonical, params, url))
+    return endpoints._to_canonical(_resolve_url(endpoints._canonical, params, url))
 
 
 def _join_url(base: URL, url: str | bytes | URL) -> URL:

@@ -303,9 +303,9 @@ def collect(sources: Sources, now: float = 0.0) -> ClientStats:
     )
     found["origins"] = sources.totals.outcomes.read()
     if sources.breaker is not None:
-        found["breakers"] = sources.breaker.states()
+        found["breakers"] = sources.breaker._states()
     if (limit := sources.concurrency_limit) is not None:
-        found["limits"] = {key: LimitStats(*state) for key, state in limit.states().items()}
+        found["limits"] = {key: LimitStats(*state) for key, state in limit._states().items()}
     if sources.budget is not None:
         found["budgets"] = sources.budget._balances(now)
     if sources.endpoints is not None:

@@ -20,7 +20,7 @@ class AddressGuard(Protocol):
         """Return the hash of its identity: guards are compared by identity."""
 
     @property
-    def name(self) -> str:
+    def _name(self) -> str:
         """Return a name that is unique for its rules, also across processes."""
 
     @property

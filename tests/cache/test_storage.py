@@ -97,7 +97,7 @@ def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, wh
     path = tmp_path / "http.db"
     response = Answer(headers={"Cache-Control": "max-age=60"}, content=os.urandom(50_000))
     with Cache(path if where == "file" else ":memory:", max_size=1_000_000) as cache:
-        storage: Any = cache.store._storage
+        storage: Any = cache._store._storage
         for number in range(60):
             # A second goes by, as the storage has it.
             storage.connection.execute("UPDATE entries SET last_accessed_at = last_accessed_at - 2")
@@ -197,7 +197,7 @@ async def test_a_file_locked_by_another_process_blocks_no_request(
         assert (await client.get(URL + "new")).content == b"one"
         other.rollback()
         other.close()
-        cache.store._resumes_at = 0.0  # the pause is over
+        cache._store._resumes_at = 0.0  # the pause is over
         await client.get(URL + "new")
         assert (await client.get(URL + "new")).from_cache
     assert len(caplog.records) == 1
@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Cache(tmp_path / "http.db") as cache:
-        storage: Any = cache.store._storage
+        storage: Any = cache._store._storage
         storage.connection.execute("PRAGMA max_page_count = 20")  # SQLITE_FULL above that
         response = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(10**6))
         assert len(once(cache, answer=response).content) == 10**6
@@ -307,7 +307,7 @@ def test_a_forked_child_reopens_the_file(tmp_path: Path) -> None:
 def test_a_dropped_cache_leaves_nothing_open(tmp_path: Path) -> None:
     cache: Cache | None = Cache(tmp_path / "http.db")
     assert cache is not None
-    storage: Any = cache.store._storage
+    storage: Any = cache._store._storage
     once(cache)
     cache = None
     gc.collect()
@@ -451,12 +451,12 @@ async def test_a_damaged_entry_is_removed(
         connection.close()
         sent = len(engine.sent)
         for url in (URL, URL + "other"):
-            cache.store._resumes_at = 0.0
+            cache._store._resumes_at = 0.0
             assert (await client.get(url)).content == LONG
         changed = len(engine.sent) - sent
         assert changed == (1 if edit == "another's key" else 2)
         for url in (URL, URL + "other"):
-            cache.store._resumes_at = 0.0
+            cache._store._resumes_at = 0.0
             assert (await client.get(url)).from_cache
     assert [each for each in caplog.records if edit != "no count"] == []
 
@@ -503,7 +503,7 @@ async def test_a_damaged_entry_in_redis_is_removed(scripted: Scripted, redis_url
         for number, kind in enumerate(("chunks", "entry"), 1):
             await client.get(URL)
             edit(kind)
-            cache.store._resumes_at = 0.0
+            cache._store._resumes_at = 0.0
             assert (await client.get(URL)).content == LONG
             assert len(engine.sent) == number + 1
             assert (await client.get(URL)).from_cache

@@ -69,9 +69,9 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
 
 def test_a_late_request_makes_no_other_sleep_past_the_total() -> None:
     limit = RateLimit(0.1)
-    assert limit.try_acquire("http://h.test:80", 0.0)
+    assert limit._try_acquire("http://h.test:80", 0.0)
     first = Reservation(limit, lambda: None)
-    limit.enqueue(first, "http://h.test:80", 0.0, math.inf)
+    limit._enqueue(first, "http://h.test:80", 0.0, math.inf)
 
     class Waiter:
         """Where the next one waits until the first goes, 5 s late."""
@@ -207,7 +207,7 @@ def _date(moment: float) -> str:
 def test_a_budget_has_a_fifth_and_ten_a_second_by_default() -> None:
     budget = RetryBudget()
     assert budget.balance(URL, 0.0) == 100.0
-    budget.deposit(URL, 0.0)
+    budget._deposit(URL, 0.0)
     assert budget.balance(URL, 0.0) == pytest.approx(100.2)
 
 

@@ -78,7 +78,9 @@ async def test_a_handshake_takes_until_its_response(make_client: MakeClient) -> 
     learned: list[float] = []
 
     class Limit(AdaptiveLimit):
-        def note_response(self, origin: str, status_code: int, latency: Any, *times: float) -> None:
+        def _note_response(
+            self, origin: str, status_code: int, latency: Any, *times: float
+        ) -> None:
             learned.append(latency)
 
     def answer_late(record: Record, conn: AppConnection) -> None:
@@ -218,10 +220,10 @@ async def test_cancelled_requests_give_their_places_back(
         for _ in range(20):
             tasks.start_soon(client.get, f"{app.url}/stall")
         with anyio.fail_after(30):
-            while sum(waiting for _, _, waiting in limit.states().values()) < 18:
+            while sum(waiting for _, _, waiting in limit._states().values()) < 18:
                 await anyio.sleep(0.001)
         tasks.cancel_scope.cancel()
-    assert [state[1:] for state in limit.states().values()] == [(0, 0)]
+    assert [state[1:] for state in limit._states().values()] == [(0, 0)]
     assert (await client.get(f"{app.url}/bytes/1")).ok
 
 
@@ -283,7 +285,7 @@ async def test_a_request_waits_only_as_long_as_leaves_it_time_for_its_response(
     client = make_client(concurrency_limit=limit, transport=engine)
     await send(client, 0 if latency is None else WINDOW)
     sent = len(engine.sent)
-    lease = limit.try_acquire(ORIGIN)
+    lease = limit._try_acquire(ORIGIN)
     assert lease is not None
     with pytest.raises(error) as caught:
         await client.get(URL, timeout=Timeout(**timeout))

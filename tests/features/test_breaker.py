@@ -134,7 +134,7 @@ async def test_an_invalid_request_does_not_change_the_circuit(make_client: MakeC
     for case, kind in cases:
         with pytest.raises(kind):
             await scripted.client.request(**{"method": "GET", **case})
-    assert scripted.breaker.states() == {}
+    assert scripted.breaker._states() == {}
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ async def test_one_address_of_two_is_enough(make_client: MakeClient) -> None:
         found = await make_client(breaker=breaker).get(server.at("localhost"))
         assert found.ok
         assert breaker.state(server.at("localhost")) == "closed"
-        assert list(breaker.states()) == [f"http://localhost:{server.port}"]
+        assert list(breaker._states()) == [f"http://localhost:{server.port}"]
 
 
 # --- permits come back ---
@@ -293,7 +293,7 @@ async def test_one_address_of_two_is_enough(make_client: MakeClient) -> None:
 def half_open(url: str) -> CircuitBreaker:
     """Return a breaker whose open time is over at once, for clocks that cannot be moved."""
     breaker = CircuitBreaker(1, recovery_timeout=1e-9)
-    breaker.admit(curlhttp.URL(url).origin, 0.0).fail(0.0)
+    breaker._admit(curlhttp.URL(url).origin, 0.0).fail(0.0)
     assert breaker.state(url) == "open"
     return breaker
 
@@ -359,7 +359,7 @@ async def test_a_request_that_middleware_never_sends_takes_no_permit(
 
     scripted = Scripted(make_client, [], failure_threshold=1, middleware=[offline])
     assert await scripted.ask(3) == [503] * 3
-    assert scripted.breaker.states() == {}
+    assert scripted.breaker._states() == {}
 
 
 # --- streamed responses ---

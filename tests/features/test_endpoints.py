@@ -574,10 +574,10 @@ async def test_a_limit_learns_from_a_hedge_about_its_own_endpoint(make_client: A
     learned: list[tuple[str, Any]] = []
 
     class Limit(curlhttp.AdaptiveLimit):
-        def note_response(self, origin: str, *observed: Any) -> None:
+        def _note_response(self, origin: str, *observed: Any) -> None:
             learned.append((origin, observed[0]))
 
-        def note_failure(self, origin: str, error: BaseException, *observed: Any) -> None:
+        def _note_failure(self, origin: str, error: BaseException, *observed: Any) -> None:
             learned.append((origin, isinstance(error, Exception)))
 
     with AppServer() as slow, AppServer() as fast:

@@ -875,13 +875,13 @@ async def test_a_refused_attempt_costs_nothing_elsewhere(scripted: Scripted, who
         breaker=breaker,
     )
     if who == "breaker":  # half open, so the first attempt has the only permit
-        breaker.admit(origin_of(URL), -9.0).fail(-9.0)
+        breaker._admit(origin_of(URL), -9.0).fail(-9.0)
     assert (await client.get(URL)).content == b"first"
     assert len(engine.sent) == 1
     assert limit.in_use(origin_of(URL)) == 0
     assert breaker.state(origin_of(URL)) == "closed"
-    assert rate.try_acquire(origin_of(URL), engine.now()) == (who != "rate")
-    assert budget.withdraw(origin_of(URL), 0.0) == (who != "budget")
+    assert rate._try_acquire(origin_of(URL), engine.now()) == (who != "rate")
+    assert budget._withdraw(origin_of(URL), 0.0) == (who != "budget")
     stats = client.real.stats()
     assert (stats.hedges, stats.attempts) == (0, 1)
     assert not any(each.errors or each.refusals for each in stats.origins.values())
@@ -909,7 +909,7 @@ async def test_a_cancelled_attempt_gives_back_what_it_held(scripted: Scripted) -
 async def test_an_attempt_that_waits_for_a_limit_is_not_slow(scripted: Scripted) -> None:
     """The time until the next attempt counts from when the first was admitted."""
     rate = RateLimit(0.1, burst=1)
-    assert rate.try_acquire(origin_of(URL), 0.0)
+    assert rate._try_acquire(origin_of(URL), 0.0)
     client, engine = scripted(
         [Answer(content=b"first", delay=0.5)], hedge=Hedge(1.0), rate_limit=rate
     )

@@ -245,23 +245,23 @@ def test_each_attempt_passes_the_limit_then_the_breaker_and_pays_as_a_retry() ->
     trace: list[str] = []
 
     class Budget(RetryBudget):
-        def withdraw(self, origin: str, now: float) -> bool:
+        def _withdraw(self, origin: str, now: float) -> bool:
             trace.append("pay")
-            return super().withdraw(origin, now)
+            return super()._withdraw(origin, now)
 
-        def refund(self, origin: str, now: float) -> None:
+        def _refund(self, origin: str, now: float) -> None:
             trace.append("refund")
-            super().refund(origin, now)
+            super()._refund(origin, now)
 
     class Rate(RateLimit):
-        def try_acquire(self, origin: str, now: float) -> bool:
+        def _try_acquire(self, origin: str, now: float) -> bool:
             trace.append("limit")
-            return super().try_acquire(origin, now)
+            return super()._try_acquire(origin, now)
 
     class Breaker(curlhttp.CircuitBreaker):
-        def admit(self, origin: str, now: float) -> Any:
+        def _admit(self, origin: str, now: float) -> Any:
             trace.append("breaker")
-            return super().admit(origin, now)
+            return super()._admit(origin, now)
 
     with curlhttp.Client(
         transport=Watched([503] * 5, trace),

@@ -51,7 +51,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def get_queue_length(limit: ConcurrencyLimit) -> int:
-    return sum(waiting for _, _, waiting in limit.states().values())
+    return sum(waiting for _, _, waiting in limit._states().values())
 
 
 class Gatekeeper:
@@ -95,7 +95,7 @@ async def test_no_more_requests_run_than_the_limit(make_client: MakeClient, app:
         blocker.let_go(10)
     assert len(blocker.seen) == 10
     assert blocker.most == 3
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 async def test_requests_go_in_the_order_in_which_they_came(
@@ -163,7 +163,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
             await anyio.wait_all_tasks_blocked()
         may_end.set()  # the first that ends lets 2 go; the other one leaves room for 3
     assert sent == [0, 1, 2, 3]
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 async def opened_together(client: AnyClient) -> list[int]:
@@ -217,7 +217,7 @@ async def test_a_cancelled_waiter_delays_no_other(make_client: MakeClient, app: 
         await until(lambda: get_queue_length(limit) == 1)
         blocker.let_go(3)
     assert [number for number in blocker.seen if number in "123"] == ["2", "3"]
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 @ONLY_ASYNC
@@ -230,7 +230,7 @@ async def test_everybody_may_be_cancelled_at_once(make_client: MakeClient, app: 
             tasks.start_soon(client.get, blocker.url)
         await until(lambda: get_queue_length(limit) == 48)
         tasks.cancel_scope.cancel()
-    assert limit.states() == {}
+    assert limit._states() == {}
     blocker.let_go(100)
     assert (await client.get(blocker.url)).ok
 
@@ -261,7 +261,7 @@ async def test_one_limit_serves_threads_and_loops(app: AppServer) -> None:
         await anyio.to_thread.run_sync(thread.join)
     assert len(blocker.seen) == 30
     assert blocker.most <= 2
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 @pytest.mark.parametrize("end", ["read", "closed", "dropped", "broken"])
@@ -277,12 +277,12 @@ async def test_a_streamed_response_holds_its_permit_to_its_end(
     if end in ("read", "broken"):
         with suppress(curlhttp.ChunkedEncodingError):
             await streamed.read()
-        assert limit.states() == {}
+        assert limit._states() == {}
     if end != "dropped":
         await streamed.aclose()
     del streamed
     gc.collect()
-    assert limit.states() == {}
+    assert limit._states() == {}
     assert (await client.get(URL)).ok
 
 
@@ -295,7 +295,7 @@ async def test_a_discarded_attempt_releases_its_permit_before_the_sleep(
     async with await client.stream("GET", URL) as streamed:
         assert streamed.real.status_code == 200
         assert limit.in_use("http://a.test:80") == 1
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ async def test_the_real_engines_bound_the_wait_as_well(
     async with await client.stream("GET", app.url):
         with pytest.raises(PoolTimeout):
             await client.get(app.url, timeout=Timeout(pool=0.01))
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 _INTERRUPTED = """
@@ -340,7 +340,7 @@ from curlhttp import Client, ConcurrencyLimit
 
 at_once = ConcurrencyLimit(1)
 origin = "http://127.0.0.1:9"
-lease = at_once.try_acquire(origin)
+lease = at_once._try_acquire(origin)
 ended = threading.Event()
 
 def interrupt():

@@ -53,12 +53,12 @@ class Origin:
         """Send one round."""
         leases = []
         for _ in range(self.current if at_once is None else at_once):
-            lease = self.limit.try_acquire(self.origin)
+            lease = self.limit._try_acquire(self.origin)
             assert lease is not None
             leases.append(lease)
         begun, self.now = self.now, self.now + latency
         for lease in leases:
-            self.limit.note_response(self.origin, status_code, latency, begun, self.now)
+            self.limit._note_response(self.origin, status_code, latency, begun, self.now)
             lease.release()
 
     def window(self, latency: float = 0.1, status_code: int = 200) -> int:
@@ -69,7 +69,7 @@ class Origin:
 
 
 def taken(limit: ConcurrencyLimit, origin: str = A) -> Lease:
-    lease = limit.try_acquire(origin)
+    lease = limit._try_acquire(origin)
     assert lease is not None
     return lease
 
@@ -136,12 +136,12 @@ def test_requests_that_wait_are_sent_when_it_grows() -> None:
     waiting = []
     for number in range(3):
         lease = Lease(limit, lambda number=number: woken.append(number))  # type: ignore[misc]
-        limit.enqueue(lease, A)
+        limit._enqueue(lease, A)
         waiting.append(lease)
     for _ in range(_WINDOW - 1):
-        limit.note_response(A, 200, 0.1, 0.0, 0.1)
+        limit._note_response(A, 200, 0.1, 0.0, 0.1)
     assert woken == []
-    limit.note_response(A, 200, 0.1, 0.0, 0.1)
+    limit._note_response(A, 200, 0.1, 0.0, 0.1)
     assert woken == [0]  # from 2 to 3.4
     assert limit.in_use(A) == limit.current(A) == 3
     for lease in [*leases, *waiting]:
@@ -189,7 +189,7 @@ def test_timeouts_shrink_it(kind: type[Exception]) -> None:
     limit = AdaptiveLimit(20)
     lease = taken(limit)
     for _ in range(_WINDOW):
-        limit.note_failure(A, kind("late"), 0.0, 5.0)
+        limit._note_failure(A, kind("late"), 0.0, 5.0)
     assert limit.current(A) == 10
     lease.release()
 
@@ -199,7 +199,7 @@ def test_it_shrinks_by_the_share_of_rejections_within_bounds(rejected: int, expe
     limit = AdaptiveLimit(100)
     leases = [taken(limit) for _ in range(100)]
     for number in range(100):
-        limit.note_response(A, 503 if number < rejected else 200, 0.1, 0.0, 0.1)
+        limit._note_response(A, 503 if number < rejected else 200, 0.1, 0.0, 0.1)
     assert limit.current(A) == expected
     assert len(leases) == 100
 
@@ -208,10 +208,10 @@ def test_requests_sent_before_a_decrease_do_not_shrink_it_again() -> None:
     limit = AdaptiveLimit(40)
     leases = [taken(limit) for _ in range(40)]
     for _ in range(200):
-        limit.note_response(A, 503, 0.1, 1.0, 1.1)
+        limit._note_response(A, 503, 0.1, 1.0, 1.1)
     assert limit.current(A) == 20
     for _ in range(40):
-        limit.note_response(A, 503, 0.1, 1.2, 1.3)
+        limit._note_response(A, 503, 0.1, 1.2, 1.3)
     assert limit.current(A) == 10
     assert len(leases) == 40
 
@@ -230,7 +230,7 @@ def test_a_few_rejections_of_a_limit_far_above_its_use_shrink_it_to_that() -> No
     limit = AdaptiveLimit(40)
     leases = [taken(limit) for _ in range(24)]
     for number in range(24):
-        limit.note_response(A, 503 if number == 0 else 200, 0.1, 0.0, 0.1)
+        limit._note_response(A, 503 if number == 0 else 200, 0.1, 0.0, 0.1)
     assert limit.current(A) == math.floor(24 * 0.9)
     assert len(leases) == 24
 
@@ -270,7 +270,7 @@ def test_failures_on_this_side_and_broken_connections_say_nothing(error: Excepti
     assert origin.window(0.1) == 30
     leases = [taken(origin.limit) for _ in range(30)]
     for _ in range(100):
-        origin.limit.note_failure(A, error, origin.now, origin.now + 60.0)
+        origin.limit._note_failure(A, error, origin.now, origin.now + 60.0)
     assert origin.current == 30
     assert len(leases) == 30
 
@@ -283,7 +283,7 @@ def test_a_caller_who_gives_up_later_than_usual_has_seen_a_queue(error: BaseExce
     assert origin.window(0.1) == 30
     leases = [taken(origin.limit) for _ in range(30)]
     for _ in range(100):  # in the middle of something: the origin may be as fast as before
-        origin.limit.note_failure(A, error, origin.now, origin.now + 0.01)
+        origin.limit._note_failure(A, error, origin.now, origin.now + 0.01)
     for lease in leases:
         lease.release()
     origin.now += 0.02
@@ -292,7 +292,7 @@ def test_a_caller_who_gives_up_later_than_usual_has_seen_a_queue(error: BaseExce
     before = origin.current
     leases = [taken(origin.limit) for _ in range(before)]
     for _ in leases:
-        origin.limit.note_failure(A, error, origin.now, origin.now + 5.0)
+        origin.limit._note_failure(A, error, origin.now, origin.now + 5.0)
     assert origin.current == before // 2
 
 
@@ -305,7 +305,7 @@ def test_one_slow_response_is_no_queue() -> None:
     now = 0.0
     for _ in range(30):
         for number in range(max(_WINDOW, limit.current(A))):
-            limit.note_response(A, 200, 30.0 if number == 7 else 0.1, now, now + 0.1)
+            limit._note_response(A, 200, 30.0 if number == 7 else 0.1, now, now + 0.1)
         now += 0.1
         assert limit.current(A) >= 20
     assert len(leases) == 20
@@ -320,7 +320,7 @@ def test_a_mix_of_fast_and_slow_urls_is_no_queue(seed: int) -> None:
     for _ in range(400):
         for _ in range(60):
             latency = chance.choice([0.005, 0.005, 0.02, 0.5])
-            limit.note_response(A, 200, latency, now, now + 0.1)
+            limit._note_response(A, 200, latency, now, now + 0.1)
         now += 0.1
         leases += [taken(limit) for _ in range(limit.current(A) - len(leases))]
         found.append(limit.current(A))
@@ -355,7 +355,7 @@ def test_it_forgets_an_old_minimum_of_latency() -> None:
     best = limit._queues[A]._best  # type: ignore[attr-defined]
     now = 0.0
     for _ in range(30):  # slower by a fifth each time it was forgotten, which is no queue
-        limit.note_response(A, 200, 0.1, now, now + 0.1)
+        limit._note_response(A, 200, 0.1, now, now + 0.1)
         now += 0.1
     assert best.add(0.12, now) == pytest.approx(0.1)
     while best.add(0.12, now) < 0.12:
@@ -417,10 +417,10 @@ class Model:
             limit = self.limits[client]
             if number in self._running:
                 lease, begun, latency = self._running.pop(number)
-                limit.note_response(A, 200, latency, begun, now)
+                limit._note_response(A, 200, latency, begun, now)
                 lease.release()
                 self.ended[client].append((now, latency))
-            while (taken := limit.try_acquire(A)) is not None:
+            while (taken := limit._try_acquire(A)) is not None:
                 latency = self.server(now)
                 self._running[self._plan(now + latency, client)] = (taken, now, latency)
         return self
@@ -525,7 +525,7 @@ def test_what_was_learned_about_idle_origins_is_kept_for_the_last_thousand() -> 
     taken(limit, "http://last.test:80").release()
     assert limit.current(B) == 25  # forgotten, because it was idle for longest
     assert limit.current(A) == 30
-    assert len(limit.states()) == 1001
+    assert len(limit._states()) == 1001
     held.release()
     for number in range(5000):
         taken(limit, f"http://x{number}.test:80").release()
@@ -534,9 +534,9 @@ def test_what_was_learned_about_idle_origins_is_kept_for_the_last_thousand() -> 
 
 def test_what_is_heard_of_a_forgotten_origin_is_dropped() -> None:
     limit = AdaptiveLimit(25)
-    limit.note_response(A, 503, 0.1, 0.0, 0.1)
-    limit.note_failure(A, ReadTimeout("late"), 0.0, 0.1)
-    assert limit.states() == {}
+    limit._note_response(A, 503, 0.1, 0.0, 0.1)
+    limit._note_failure(A, ReadTimeout("late"), 0.0, 0.1)
+    assert limit._states() == {}
 
 
 def test_a_lost_lease_comes_back() -> None:
@@ -544,7 +544,7 @@ def test_a_lost_lease_comes_back() -> None:
     woken: list[int] = []
     running = taken(limit)
     waiting = Lease(limit, lambda: woken.append(1))
-    limit.enqueue(waiting, A)
+    limit._enqueue(waiting, A)
     del running
     gc.collect()
     assert woken == [1]
@@ -558,10 +558,10 @@ def test_what_a_finalizer_says_waits_for_no_lock() -> None:
     def tell() -> None:
         with limit._lock:
             for _ in range(_WINDOW):
-                limit.note_failure(A, GeneratorExit(), 0.0, 0.1)
-                limit.note_response(A, 200, 0.1, 0.0, 0.1)
+                limit._note_failure(A, GeneratorExit(), 0.0, 0.1)
+                limit._note_response(A, 200, 0.1, 0.0, 0.1)
         assert limit.current(A) == 1
-        assert limit.try_acquire(B) is not None  # whoever has the lock next makes up for it
+        assert limit._try_acquire(B) is not None  # whoever has the lock next makes up for it
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -579,17 +579,17 @@ def test_threads_hold_no_more_than_the_maximum_and_lose_none() -> None:
     def work(seed: int) -> None:
         chance = random.Random(seed)
         for number in range(50):
-            lease = limit.try_acquire(A)
+            lease = limit._try_acquire(A)
             if lease is None:
                 woken = threading.Event()
                 lease = Lease(limit, woken.set)
-                limit.enqueue(lease, A)
+                limit._enqueue(lease, A)
                 if not lease.granted:
                     assert woken.wait(60)
                 lease.confirm()
             inside.append(1)
             most.append(len(inside))
-            limit.note_response(A, chance.choice([200, 200, 200, 503]), 0.1, number, number + 0.1)
+            limit._note_response(A, chance.choice([200, 200, 200, 503]), 0.1, number, number + 0.1)
             inside.pop()
             lease.release()
 
@@ -620,21 +620,21 @@ def test_whatever_happens_the_limit_holds_and_nobody_waits_in_vain(
         now += seconds
         before = limit.in_use(A)
         if what == "come":
-            lease = limit.try_acquire(A)
+            lease = limit._try_acquire(A)
             if lease is None:
                 lease = Lease(limit, lambda: None)
-                limit.enqueue(lease, A)
+                limit._enqueue(lease, A)
             leases.append((lease, now))
         elif leases:
             lease, begun = leases.pop(at % len(leases))
             if lease.granted and what == "timeout":
                 for _ in range(at):  # as many as there may have been meanwhile
-                    limit.note_failure(A, ReadTimeout("late"), begun, now)
+                    limit._note_failure(A, ReadTimeout("late"), begun, now)
             elif lease.granted and what != "cancel":
                 latency = seconds * (10 if what == "slow" else 1)
                 status_code = 503 if what == "503" else 200
                 for _ in range(at):
-                    limit.note_response(A, status_code, latency, begun, now)
+                    limit._note_response(A, status_code, latency, begun, now)
             lease.release()
         granted = sum(lease.granted for lease, _ in leases)
         current = limit.current(A)
@@ -650,14 +650,14 @@ import os
 from curlhttp import AdaptiveLimit
 
 limit = AdaptiveLimit(1)
-lease = limit.try_acquire("a")
+lease = limit._try_acquire("a")
 limit._lock.acquire()
 child = os.fork()
 if not child:
-    mine = limit.try_acquire("a")
+    mine = limit._try_acquire("a")
     assert mine is not None and limit.current("a") == 1
     lease.release()
-    limit.note_response("a", 200, 0.1, 0.0, 0.1)
+    limit._note_response("a", 200, 0.1, 0.0, 0.1)
     assert limit.in_use("a") == 1
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -32,7 +32,7 @@ def make_breaker() -> MakeBreaker:
 def run(breaker: CircuitBreaker, results: str, now: float = 0.0, origin: str = ORIGIN) -> None:
     """Hand in results one by one: F failed, s succeeded, S succeeded slowly, X failed slowly."""
     for result in results:
-        permit = breaker.admit(origin, now)
+        permit = breaker._admit(origin, now)
         finish = permit.fail if result in "FX" else permit.succeed
         finish(now, 10.0 if result in "SX" else 0.1)
 
@@ -40,7 +40,7 @@ def run(breaker: CircuitBreaker, results: str, now: float = 0.0, origin: str = O
 def is_refused(breaker: CircuitBreaker, now: float, origin: str = ORIGIN) -> float | None:
     """Return the seconds to wait if a call is refused now, else None."""
     try:
-        breaker.admit(origin, now)
+        breaker._admit(origin, now)
     except CircuitBreakerOpen as error:
         return error.retry_after
     return None
@@ -230,7 +230,7 @@ def test_slow_calls_open_whether_they_fail_or_not(make_breaker: MakeBreaker) -> 
 def test_a_call_is_slow_from_the_limit_on(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(slow_call_rate=1.0, slow_call_seconds=2.0, window=2)
     for elapsed in (1.999, 2.0):
-        breaker.admit(ORIGIN, 0).succeed(0, elapsed)
+        breaker._admit(ORIGIN, 0).succeed(0, elapsed)
     assert breaker.metrics(ORIGIN).slow_calls == 1
 
 
@@ -256,7 +256,7 @@ def test_an_open_circuit_says_how_long_it_stays_open(make_breaker: MakeBreaker) 
     breaker = make_breaker(1, recovery_timeout=30)
     run(breaker, "F", now=1000.0)
     with pytest.raises(CircuitBreakerOpen, match=r"a\.test:80 is open for 20 s") as caught:
-        breaker.admit(ORIGIN, 1010.0)
+        breaker._admit(ORIGIN, 1010.0)
     assert caught.value.retry_after == 20.0
     assert not caught.value.request_sent
 
@@ -266,7 +266,7 @@ def test_the_first_call_at_the_open_time_makes_it_half_open(make_breaker: MakeBr
     run(breaker, "F", now=1000.0)
     assert is_refused(breaker, 1029.999)
     assert breaker.state(ORIGIN) == "open"
-    probe = breaker.admit(ORIGIN, 1030.0)
+    probe = breaker._admit(ORIGIN, 1030.0)
     assert probe.transition == Transition(ORIGIN, "open", "half_open")
     assert breaker.state(ORIGIN) == "half_open"
 
@@ -274,7 +274,7 @@ def test_the_first_call_at_the_open_time_makes_it_half_open(make_breaker: MakeBr
 def test_half_open_admits_its_permits_and_no_more(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1, recovery_timeout=30, half_open_permits=3)
     run(breaker, "F")
-    probes = [breaker.admit(ORIGIN, 30.0) for _ in range(3)]
+    probes = [breaker._admit(ORIGIN, 30.0) for _ in range(3)]
     assert is_refused(breaker, 30.0)
     probes[0].succeed(31.0)
     assert is_refused(breaker, 31.0)  # three in all, not three at a time
@@ -287,7 +287,7 @@ def test_half_open_admits_its_permits_and_no_more(make_breaker: MakeBreaker) -> 
 def test_a_failed_probe_opens_again(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(5, recovery_timeout=30, half_open_permits=3)
     run(breaker, "FFFFF")
-    probes = [breaker.admit(ORIGIN, 30.0) for _ in range(3)]
+    probes = [breaker._admit(ORIGIN, 30.0) for _ in range(3)]
     assert probes[1].fail(40.0) == Transition(ORIGIN, "half_open", "open")
     assert is_refused(breaker, 40.0) == 30.0
     assert probes[0].succeed(41.0) is None
@@ -349,11 +349,11 @@ def test_the_open_time_stays_the_same_by_default(make_breaker: MakeBreaker) -> N
 
 def test_results_of_calls_from_before_count_no_more(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(2, recovery_timeout=30)
-    late = [breaker.admit(ORIGIN, 0.0) for _ in range(6)]
+    late = [breaker._admit(ORIGIN, 0.0) for _ in range(6)]
     run(breaker, "FF")
     late.pop().fail(10.0)
     assert is_refused(breaker, 10.0) == 20.0  # not prolonged
-    probe = breaker.admit(ORIGIN, 30.0)
+    probe = breaker._admit(ORIGIN, 30.0)
     late.pop().fail(31.0)
     late.pop().succeed(31.0)
     assert breaker.state(ORIGIN) == "half_open"
@@ -366,7 +366,7 @@ def test_results_of_calls_from_before_count_no_more(make_breaker: MakeBreaker) -
 
 def test_a_permit_counts_once(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(2)
-    permit = breaker.admit(ORIGIN, 0.0)
+    permit = breaker._admit(ORIGIN, 0.0)
     for _ in range(5):
         permit.fail(0.0)
     permit.release()
@@ -379,14 +379,14 @@ def test_a_permit_counts_once(make_breaker: MakeBreaker) -> None:
 def _half_open(make_breaker: MakeBreaker, **settings: Any) -> tuple[CircuitBreaker, Permit]:
     breaker = make_breaker(1, recovery_timeout=30, **settings)
     run(breaker, "F")
-    return breaker, breaker.admit(ORIGIN, 30.0)
+    return breaker, breaker._admit(ORIGIN, 30.0)
 
 
 def test_a_released_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker)
     assert is_refused(breaker, 30.0)
     probe.release()
-    second = breaker.admit(ORIGIN, 30.0)
+    second = breaker._admit(ORIGIN, 30.0)
     assert is_refused(breaker, 30.0)
     probe.succeed(31.0)  # it has no say any more
     assert breaker.state(ORIGIN) == "half_open"
@@ -406,7 +406,7 @@ def test_a_lost_probe_frees_its_permit(make_breaker: MakeBreaker) -> None:
 def test_a_probe_that_never_ends_loses_its_permit(make_breaker: MakeBreaker) -> None:
     breaker, probe = _half_open(make_breaker, half_open_timeout=20)
     assert is_refused(breaker, 49.9) == pytest.approx(0.1)
-    second = breaker.admit(ORIGIN, 50.0)
+    second = breaker._admit(ORIGIN, 50.0)
     assert probe.fail(51.0) is None  # too late
     assert breaker.state(ORIGIN) == "half_open"
     assert second.succeed(52.0) == Transition(ORIGIN, "half_open", "closed")
@@ -423,7 +423,7 @@ def test_a_result_may_be_reported_by_a_finalizer(make_breaker: MakeBreaker) -> N
     probe.defer_result(31.0, failed=False)
     probe.defer_result(31.0, failed=True)  # once is enough
     assert breaker.state(ORIGIN) == "closed"
-    breaker.admit(ORIGIN, 32.0).defer_result(32.0, failed=True)
+    breaker._admit(ORIGIN, 32.0).defer_result(32.0, failed=True)
     assert is_refused(breaker, 32.0) == 30.0
 
 
@@ -432,7 +432,7 @@ def test_a_result_may_be_reported_by_a_finalizer(make_breaker: MakeBreaker) -> N
 
 def test_force_open_refuses_until_reset(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker()
-    under_way = breaker.admit(ORIGIN, 0.0)
+    under_way = breaker._admit(ORIGIN, 0.0)
     breaker.force_open("http://a.test/any/path")
     assert breaker.state(ORIGIN) == "forced_open"
     assert is_refused(breaker, 1e9) == math.inf
@@ -474,7 +474,7 @@ def test_reset_forgets_every_origin(make_breaker: MakeBreaker) -> None:
     breaker = make_breaker(1)
     run(breaker, "F")
     run(breaker, "F", origin=OTHER)
-    late = [breaker.admit("http://c.test:80", 0.0)]
+    late = [breaker._admit("http://c.test:80", 0.0)]
     breaker.reset()
     late.pop().fail(0.0)
     for origin in (ORIGIN, OTHER, "http://c.test:80"):
@@ -493,7 +493,7 @@ def test_metrics_have_the_counts(make_breaker: MakeBreaker) -> None:
     assert breaker.metrics(ORIGIN) == ("closed", 3, 2, 1, 2, 0, 0)
     run(breaker, "F")
     assert is_refused(breaker, 0.0)
-    probe = breaker.admit(ORIGIN, 30.0)
+    probe = breaker._admit(ORIGIN, 30.0)
     metrics = breaker.metrics(ORIGIN)
     assert (metrics.state, metrics.probes, metrics.refused) == ("half_open", 1, 1)
     probe.release()
@@ -599,12 +599,12 @@ def test_ten_thousand_origins_take_the_memory_of_a_thousand() -> None:
     breaker = CircuitBreaker(1)
     for number in range(10_000):
         run(breaker, "F", origin=f"http://h{number}.test:80", now=number * 31.0)
-    assert len(breaker.states()) == 1000
+    assert len(breaker._states()) == 1000
 
 
 def test_a_late_result_is_ignored_by_a_newer_circuit() -> None:
     breaker = CircuitBreaker(1, max_origins=1)
-    late = breaker.admit(ORIGIN, 0.0)
+    late = breaker._admit(ORIGIN, 0.0)
     run(breaker, "s", origin=OTHER)
     run(breaker, "s")
     late.fail(1.0)

@@ -31,7 +31,7 @@ def _threads_take_turns_often() -> Iterator[None]:
 def opened(breaker: CircuitBreaker) -> CircuitBreaker:
     """Return a breaker that failures have opened at the time 0."""
     while breaker.state(ORIGIN) == "closed":
-        breaker.admit(ORIGIN, 0.0).fail(0.0)
+        breaker._admit(ORIGIN, 0.0).fail(0.0)
     return breaker
 
 
@@ -51,7 +51,7 @@ def test_half_open_admits_exactly_its_permits_among_64_threads(permits: int) -> 
     def ask(now: float) -> Permit | None:
         barrier.wait(60)
         try:
-            return breaker.admit(ORIGIN, now)
+            return breaker._admit(ORIGIN, now)
         except CircuitBreakerOpen:
             return None
 
@@ -73,7 +73,7 @@ def test_64_threads_that_cancel_block_nothing() -> None:
         chance = random.Random(seed)
         for _ in range(200):
             try:
-                permit = breaker.admit(ORIGIN, 30.0)
+                permit = breaker._admit(ORIGIN, 30.0)
             except CircuitBreakerOpen:
                 continue
             under_way.append(1)
@@ -88,7 +88,7 @@ def test_64_threads_that_cancel_block_nothing() -> None:
     assert max(most) <= 2
     assert breaker.metrics(ORIGIN)[:1] == ("half_open",)
     assert breaker.metrics(ORIGIN).probes == 0
-    assert len([breaker.admit(ORIGIN, 30.0), breaker.admit(ORIGIN, 30.0)]) == 2
+    assert len([breaker._admit(ORIGIN, 30.0), breaker._admit(ORIGIN, 30.0)]) == 2
 
 
 def test_threads_lose_no_result() -> None:
@@ -96,7 +96,7 @@ def test_threads_lose_no_result() -> None:
 
     def call(seed: int) -> None:
         for number in range(500):
-            permit = breaker.admit(ORIGIN, 0.0)
+            permit = breaker._admit(ORIGIN, 0.0)
             (permit.fail if number % 5 == 0 else permit.succeed)(0.0)
 
     with ThreadPoolExecutor(8) as threads:
@@ -126,12 +126,12 @@ def test_hooks_run_when_the_lock_is_free() -> None:
     transitions: list[Transition] = []
 
     def hook(change: Transition) -> None:
-        in_time(lambda: breaker.admit("http://b.test:80", 0.0))
+        in_time(lambda: breaker._admit("http://b.test:80", 0.0))
         transitions.append(change)  # not where that failed, which would only be logged
 
     breaker = CircuitBreaker(1, on_transition=hook)
     opened(breaker)
-    breaker.admit(ORIGIN, 30.0).succeed(30.0)
+    breaker._admit(ORIGIN, 30.0).succeed(30.0)
     breaker.force_open(ORIGIN)
     assert len(transitions) == 4
 
@@ -139,7 +139,7 @@ def test_hooks_run_when_the_lock_is_free() -> None:
 def test_a_finalizer_may_run_while_its_thread_has_the_lock() -> None:
     breaker = opened(CircuitBreaker(1, recovery_timeout=30))
     store = breaker._store
-    probes = [breaker.admit(ORIGIN, 30.0)]
+    probes = [breaker._admit(ORIGIN, 30.0)]
 
     def lose_the_probe(circuit: Circuit, now: float, what: None) -> None:
         probes.clear()

@@ -21,7 +21,7 @@ A, B = "http://a.test:80", "http://b.test:80"
 def granted(budget: RetryBudget, origin: str, now: float, wanted: int = 10_000) -> int:
     """Return how many retries there are at once."""
     for count in range(wanted):
-        if not budget.withdraw(origin, now):
+        if not budget._withdraw(origin, now):
             return count
     return wanted
 
@@ -29,15 +29,15 @@ def granted(budget: RetryBudget, origin: str, now: float, wanted: int = 10_000) 
 def test_five_requests_earn_one_retry() -> None:
     budget = RetryBudget(ratio=0.2, reserve=0.0)
     for count in range(1, 26):
-        budget.deposit(A, 0.0)
-        assert budget.withdraw(A, 0.0) is (count % 5 == 0)
+        budget._deposit(A, 0.0)
+        assert budget._withdraw(A, 0.0) is (count % 5 == 0)
 
 
 def test_rounding_loses_no_retry() -> None:
     """A hundred times 0.29 is below 29 in floating point."""
     budget = RetryBudget(ratio=0.29, reserve=0.0)
     for _ in range(100):
-        budget.deposit(A, 0.0)
+        budget._deposit(A, 0.0)
     assert budget.balance(A, 0.0) < 29
     assert granted(budget, A, 0.0) == 29
 
@@ -49,17 +49,17 @@ def test_the_reserve_is_so_many_a_second_over_the_window() -> None:
 
 def test_a_deposit_is_forgotten_after_the_window() -> None:
     budget = RetryBudget(ratio=1.0, reserve=0.0, window=10.0)
-    budget.deposit(A, 0.0)
+    budget._deposit(A, 0.0)
     assert budget.balance(A, 9.9) == 1.0
     assert budget.balance(A, 10.0) == 0.0
-    budget.deposit(A, 1e9)
+    budget._deposit(A, 1e9)
     assert budget.balance(A, 1e9) == 1.0
 
 
 def test_deposits_are_forgotten_one_by_one() -> None:
     budget = RetryBudget(ratio=1.0, reserve=0.0, window=10.0)
     for second in range(10):
-        budget.deposit(A, float(second))
+        budget._deposit(A, float(second))
     assert [budget.balance(A, moment) for moment in (9.5, 10.0, 14.5, 18.0)] == [10, 9, 5, 1]
 
 
@@ -72,16 +72,16 @@ def test_a_withdrawal_is_forgotten_after_the_window() -> None:
 
 def test_a_refund_undoes_a_withdrawal() -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1, window=10.0)
-    assert budget.withdraw(A, 0.0)
-    assert not budget.withdraw(A, 0.0)
-    budget.refund(A, 0.0)
-    assert budget.withdraw(A, 0.0)
+    assert budget._withdraw(A, 0.0)
+    assert not budget._withdraw(A, 0.0)
+    budget._refund(A, 0.0)
+    assert budget._withdraw(A, 0.0)
 
 
 def test_times_out_of_order_are_harmless() -> None:
     budget = RetryBudget(ratio=1.0, reserve=0.0)
-    budget.deposit(A, 100.0)
-    budget.deposit(A, 95.0)  # of a thread that read its clock before
+    budget._deposit(A, 100.0)
+    budget._deposit(A, 95.0)  # of a thread that read its clock before
     assert budget.balance(A, 100.0) == 2.0
 
 
@@ -93,10 +93,10 @@ def test_failures_of_one_origin_do_not_touch_anothers_budget() -> None:
 
 def test_origins_unused_for_longest_are_forgotten_first() -> None:
     budget = RetryBudget(ratio=1.0, reserve=0.0, max_origins=2)
-    budget.deposit(A, 0.0)
-    budget.deposit(B, 0.0)
-    budget.deposit(A, 1.0)  # which of them was used last is known to a tenth of the window
-    budget.deposit("http://c.test:80", 1.0)
+    budget._deposit(A, 0.0)
+    budget._deposit(B, 0.0)
+    budget._deposit(A, 1.0)  # which of them was used last is known to a tenth of the window
+    budget._deposit("http://c.test:80", 1.0)
     assert [budget.balance(origin, 1.0) for origin in (A, B)] == [2.0, 0.0]
 
 
@@ -130,19 +130,19 @@ def test_a_setting_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> No
 @needs_fork
 def test_a_forked_child_starts_with_nothing_counted() -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1)
-    assert budget.withdraw(A, 0.0)
+    assert budget._withdraw(A, 0.0)
     with budget._lock:  # as another thread may hold it, which the child does not have
         reads, writes = os.pipe()
         child = os.fork()
         if child == 0:
             signal.alarm(5)  # or it would wait for that thread, for ever
-            os.write(writes, pickle.dumps(budget.withdraw(A, 0.0)))
+            os.write(writes, pickle.dumps(budget._withdraw(A, 0.0)))
             os._exit(0)
         os.close(writes)
     with os.fdopen(reads, "rb") as pipe:
         assert pickle.load(pipe) is True
     os.waitpid(child, 0)
-    assert not budget.withdraw(A, 0.0)
+    assert not budget._withdraw(A, 0.0)
 
 
 def test_a_server_that_fails_wholly_sees_little_more_than_without_retries() -> None:

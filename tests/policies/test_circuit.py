@@ -150,7 +150,7 @@ class BreakerMachine(RuleBasedStateMachine):
         expected = self.model.admits(self.now)
         permit: Permit | None = None
         try:
-            permit = self.breaker.admit(ORIGIN, self.now)
+            permit = self.breaker._admit(ORIGIN, self.now)
         except CircuitBreakerOpen as error:
             self.waits.append(error.retry_after)
         assert expected == (permit is not None)

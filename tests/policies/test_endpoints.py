@@ -164,16 +164,16 @@ def test_a_turn_that_is_given_back_was_no_attempt() -> None:
 def test_a_list_that_changes_keeps_what_is_known() -> None:
     endpoints = Endpoints([A, B], eject_after=1)
     fail(endpoints, A, 1)
-    endpoints.replace([A, C])
+    endpoints._replace([A, C])
     assert ejected(endpoints, 0.0) == {A: 30.0}
     assert {at(endpoints) for _ in range(4)} == {C}
-    endpoints.replace([B])
+    endpoints._replace([B])
     assert at(endpoints) == B
 
 
 def test_one_of_several_threads_lists_them_again() -> None:
     endpoints = Endpoints(lambda: [A], refresh=10)
-    endpoints.replace([A])
+    endpoints._replace([A])
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda _: endpoints._take_refresh(20.0), range(50)))
     assert taken.count(True) == 1
@@ -199,7 +199,7 @@ def test_urls_below_the_bases() -> None:
     ]:
         found = endpoints._to_canonical(URL(text))
         assert str(found) == expected
-        assert endpoints.covers(found) == expected.startswith("https://a.test/api")
+        assert endpoints._covers(found) == expected.startswith("https://a.test/api")
     rotation = Rotation(endpoints, URL("https://a.test/api/x#part"))
     urls = {str(rotation.next(0.0)[1]) for _ in range(2)}
     assert urls == {"https://a.test/api/x#part", "https://b.test:8443/v1/x#part"}

@@ -25,7 +25,7 @@ A, B = "http://a.test:80", "http://b.test:80"
 
 
 def taken(limit: ConcurrencyLimit, origin: str = A) -> Lease:
-    lease = limit.try_acquire(origin)
+    lease = limit._try_acquire(origin)
     assert lease is not None
     return lease
 
@@ -36,7 +36,7 @@ def nothing() -> None:
 
 def queued(limit: ConcurrencyLimit, wake: Callable[[], object] = nothing) -> Lease:
     lease = Lease(limit, wake)
-    limit.enqueue(lease, A)
+    limit._enqueue(lease, A)
     return lease
 
 
@@ -47,7 +47,7 @@ def join(
     wake: Callable[[], object] = nothing,
 ) -> Reservation:
     turn = Reservation(limit, wake)
-    limit.enqueue(turn, A, now, patience)
+    limit._enqueue(turn, A, now, patience)
     return turn
 
 
@@ -57,11 +57,11 @@ def join(
 def test_there_are_no_more_leases_than_the_limit() -> None:
     limit = ConcurrencyLimit(2)
     first, second = taken(limit), taken(limit)
-    assert limit.try_acquire(A) is None
+    assert limit._try_acquire(A) is None
     assert limit.in_use(A) == 2
     first.release()
     third = taken(limit)
-    assert limit.try_acquire(A) is None
+    assert limit._try_acquire(A) is None
     second.release()
     third.release()
     assert limit.in_use(A) == 0
@@ -80,8 +80,8 @@ def test_a_lease_is_released_once() -> None:
 def test_origins_have_their_own_limits_or_one_for_all() -> None:
     each, together = ConcurrencyLimit(1), ConcurrencyLimit(1, per=None)
     leases = [taken(each, A), taken(each, B), taken(together, A)]
-    assert each.try_acquire(A) is None
-    assert together.try_acquire(B) is None
+    assert each._try_acquire(A) is None
+    assert together._try_acquire(B) is None
     assert len(leases) == 3
 
 
@@ -92,7 +92,7 @@ def test_waiters_are_served_in_order() -> None:
     assert [lease.granted for lease in waiting] == [False] * 4
     running[1].release()
     assert woken == [0]
-    assert limit.try_acquire(A) is None  # no request jumps the queue
+    assert limit._try_acquire(A) is None  # no request jumps the queue
     running[0].release()
     waiting[0].release()
     assert woken == [0, 1, 2]
@@ -106,7 +106,7 @@ def test_a_new_request_does_not_overtake_a_woken_waiter() -> None:
     first = queued(limit, lambda: woken.append(1))
     running[0].release()
     running[1].release()
-    assert limit.try_acquire(A) is None  # there is room; but it would go before the first
+    assert limit._try_acquire(A) is None  # there is room; but it would go before the first
     second = queued(limit, lambda: woken.append(2))
     assert woken == [1, 2]
     assert second.granted
@@ -146,7 +146,7 @@ def test_joining_an_empty_queue_is_a_lease() -> None:
     limit = ConcurrencyLimit(1)
     lease = queued(limit)
     assert lease.granted
-    assert limit.try_acquire(A) is None
+    assert limit._try_acquire(A) is None
 
 
 def test_a_lost_lease_is_released() -> None:
@@ -168,7 +168,7 @@ def test_a_lease_may_be_lost_while_its_thread_has_the_lock() -> None:
         with limit._lock:
             leases.clear()
             assert woken == []
-        assert limit.try_acquire(A) is None  # the next holder of the lock does it
+        assert limit._try_acquire(A) is None  # the next holder of the lock does it
 
     in_time(lose)
     assert woken == [1]
@@ -207,7 +207,7 @@ def test_idle_origins_take_no_memory() -> None:
     limit = ConcurrencyLimit(1)
     for number in range(100):
         taken(limit, f"http://h{number}.test:80").release()
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 def test_64_threads_are_never_more_than_the_limit() -> None:
@@ -218,7 +218,7 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
     def work(seed: int) -> None:
         chance = random.Random(seed)
         for _ in range(50):
-            lease = limit.try_acquire(A)
+            lease = limit._try_acquire(A)
             if lease is None:
                 woken = threading.Event()
                 lease = queued(limit, woken.set)
@@ -236,7 +236,7 @@ def test_64_threads_are_never_more_than_the_limit() -> None:
         list(threads.map(work, range(64)))
     assert max(most) <= 3
     assert limit.in_use(A) == 0
-    assert limit.states() == {}
+    assert limit._states() == {}
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "leave"]), st.integers(0, 9)), max_size=60))
@@ -248,7 +248,7 @@ def test_a_queue_is_fifo_whoever_joins_and_leaves(steps: list[tuple[str, int]]) 
     for number, (what, at) in enumerate(steps):
         here = running + waiting
         if what == "come":
-            leases[number] = limit.try_acquire(A) or queued(limit)
+            leases[number] = limit._try_acquire(A) or queued(limit)
             (waiting if len(running) == 2 or waiting else running).append(number)
         elif here:
             gone = here[at % len(here)]
@@ -264,53 +264,53 @@ def test_a_queue_is_fifo_whoever_joins_and_leaves(steps: list[tuple[str, int]]) 
 
 def test_a_burst_is_sent_at_once_and_later_requests_at_the_rate() -> None:
     limit = RateLimit(10, burst=3)
-    assert [limit.try_acquire(A, 100.0) for _ in range(4)] == [True, True, True, False]
-    assert not limit.try_acquire(A, 100.0999)
-    assert limit.try_acquire(A, 100.1)
-    assert not limit.try_acquire(A, 100.1)
-    assert [limit.try_acquire(A, 200.0) for _ in range(4)] == [True, True, True, False]
+    assert [limit._try_acquire(A, 100.0) for _ in range(4)] == [True, True, True, False]
+    assert not limit._try_acquire(A, 100.0999)
+    assert limit._try_acquire(A, 100.1)
+    assert not limit._try_acquire(A, 100.1)
+    assert [limit._try_acquire(A, 200.0) for _ in range(4)] == [True, True, True, False]
 
 
 def test_without_a_burst_requests_are_apart() -> None:
     limit = RateLimit(4)
     times = [step / 100 for step in range(200)]
-    assert [now for now in times if limit.try_acquire(A, now)] == [
+    assert [now for now in times if limit._try_acquire(A, now)] == [
         0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75,
     ]  # fmt: skip
 
 
 def test_rates_are_per_origin_or_for_all() -> None:
     each, together = RateLimit(1), RateLimit(1, per=None)
-    assert each.try_acquire(A, 0.0)
-    assert each.try_acquire(B, 0.0)
-    assert together.try_acquire(A, 0.0)
-    assert not together.try_acquire(B, 0.0)
+    assert each._try_acquire(A, 0.0)
+    assert each._try_acquire(B, 0.0)
+    assert together._try_acquire(A, 0.0)
+    assert not together._try_acquire(B, 0.0)
 
 
 def test_the_first_waiter_gets_the_time_to_sleep() -> None:
     limit = RateLimit(10)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     turn = join(limit)
     assert turn.is_first
     assert turn.try_acquire(0.0) == pytest.approx(0.1)
     assert turn.try_acquire(0.04) == pytest.approx(0.06)
     assert turn.try_acquire(0.1) == 0.0
-    assert not limit.try_acquire(A, 0.1)
+    assert not limit._try_acquire(A, 0.1)
 
 
 def test_a_timer_that_is_a_little_early_is_no_reason_to_sleep_again() -> None:
     limit = RateLimit(10)
-    assert limit.try_acquire(A, 1e6)
+    assert limit._try_acquire(A, 1e6)
     assert join(limit, 1e6).try_acquire(1e6 + 0.1 - 1e-7) == 0.0
 
 
 def test_reservations_are_in_order_and_only_the_first_has_a_time() -> None:
     limit = RateLimit(10)
     woken: list[int] = []
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     turns = [join(limit, wake=lambda n=n: woken.append(n)) for n in range(3)]  # type: ignore[misc]
     assert [turn.is_first for turn in turns] == [True, False, False]
-    assert not limit.try_acquire(A, 0.1)  # no request jumps the queue
+    assert not limit._try_acquire(A, 0.1)  # no request jumps the queue
     assert turns[0].try_acquire(0.1) == 0.0
     assert woken == [1]
     turns[1].leave()
@@ -319,12 +319,12 @@ def test_reservations_are_in_order_and_only_the_first_has_a_time() -> None:
     assert turns[2].try_acquire(0.15) == pytest.approx(0.05)
     assert turns[2].try_acquire(0.2) == 0.0
     assert woken == [1, 2]
-    assert limit.try_acquire(A, 0.3)
+    assert limit._try_acquire(A, 0.3)
 
 
 def test_leaving_the_middle_of_the_queue_moves_the_others_up() -> None:
     limit = RateLimit(1)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     first, second, third = join(limit), join(limit), join(limit)
     second.leave()
     assert first.try_acquire(1.0) == 0.0
@@ -334,7 +334,7 @@ def test_leaving_the_middle_of_the_queue_moves_the_others_up() -> None:
 
 def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
     limit = RateLimit(2)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     turns = [join(limit, patience=0.5), join(limit, patience=1.0)]
     message = r"the rate limit of 2 requests per second admits it in 1\.5 s, .* is in 1\.49 s"
     with pytest.raises(DeadlineExceeded, match=message):
@@ -347,22 +347,22 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
 
 def test_a_reservation_of_an_unsent_request_is_returned() -> None:
     limit = RateLimit(1, burst=2)
-    assert [limit.try_acquire(A, 0.0) for _ in range(3)] == [True, True, False]
-    limit.refund(A)
-    limit.refund(B)
-    assert [limit.try_acquire(A, 0.0) for _ in range(2)] == [True, False]
-    assert limit.try_acquire(B, 0.0)
+    assert [limit._try_acquire(A, 0.0) for _ in range(3)] == [True, True, False]
+    limit._refund(A)
+    limit._refund(B)
+    assert [limit._try_acquire(A, 0.0) for _ in range(2)] == [True, False]
+    assert limit._try_acquire(B, 0.0)
 
 
 def test_a_reservation_may_be_released_while_its_thread_holds_the_lock() -> None:
     limit = RateLimit(10)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     first, second = join(limit), join(limit)
 
     def leave() -> None:
         with limit._lock:
             first.leave()
-        limit.try_acquire(B, 0.0)
+        limit._try_acquire(B, 0.0)
 
     in_time(leave)
     assert second.is_first
@@ -374,7 +374,7 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 
     def ask(_: int) -> bool:
         barrier.wait(60)
-        return limit.try_acquire(A, 5.0)
+        return limit._try_acquire(A, 5.0)
 
     with ThreadPoolExecutor(32) as threads:
         assert sum(threads.map(ask, range(32))) == 7
@@ -384,7 +384,7 @@ def test_origins_without_traffic_are_forgotten() -> None:
     """Of rates."""
     limit = RateLimit(1)
     for number in range(10_000):
-        assert limit.try_acquire(f"http://h{number}.test:80", number * 1.0)
+        assert limit._try_acquire(f"http://h{number}.test:80", number * 1.0)
     assert len(limit._buckets) <= 1000
 
 
@@ -415,7 +415,7 @@ def test_no_period_has_more_than_the_rate_and_a_burst(
 
     for number, gap in enumerate(gaps):
         let_go(now + gap)
-        if limit.try_acquire(A, now):
+        if limit._try_acquire(A, now):
             assert not waiting
             sent.append(now)
         else:
@@ -486,18 +486,18 @@ def test_a_caller_that_was_held_up_by_a_late_timer_is_not_held_up_again(
     comes: float, due: float
 ) -> None:
     limit = RateLimit(100)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     assert join(limit).try_acquire(0.01 + 0.008) == 0  # due at 0.01
-    assert limit.try_acquire(A, comes)
+    assert limit._try_acquire(A, comes)
     assert join(limit, comes).try_acquire(comes) == pytest.approx(due - comes, abs=1e-4)
 
 
 def test_after_a_pause_nothing_is_made_up_for() -> None:
     limit = RateLimit(100)
-    assert limit.try_acquire(A, 0.0)
+    assert limit._try_acquire(A, 0.0)
     assert join(limit).try_acquire(0.01 + 0.04) == 0
-    assert limit.try_acquire(A, 0.5)
-    assert not limit.try_acquire(A, 0.509)
+    assert limit._try_acquire(A, 0.5)
+    assert not limit._try_acquire(A, 0.509)
 
 
 @given(
@@ -526,7 +526,7 @@ def test_no_second_has_more_than_the_rate_and_a_burst_however_late_timers_are(
 
     for gap in gaps:
         let_go(now + gap)
-        if limit.try_acquire(A, now):
+        if limit._try_acquire(A, now):
             assert not waiting
             sent.append(now)
         else:
@@ -546,24 +546,24 @@ from curlhttp import ConcurrencyLimit, RateLimit
 
 rate, at_once = RateLimit(1, burst=2), ConcurrencyLimit(1)
 origin = "http://a.test:80"
-assert rate.try_acquire(origin, 0.0) and rate.try_acquire(origin, 0.0)
-lease = at_once.try_acquire(origin)
+assert rate._try_acquire(origin, 0.0) and rate._try_acquire(origin, 0.0)
+lease = at_once._try_acquire(origin)
 rate._lock.acquire()
 at_once._lock.acquire()
 pid = os.fork()
 if pid == 0:
-    assert [rate.try_acquire(origin, 0.0) for _ in range(3)] == [True, True, False]
-    own = at_once.try_acquire(origin)
+    assert [rate._try_acquire(origin, 0.0) for _ in range(3)] == [True, True, False]
+    own = at_once._try_acquire(origin)
     assert own is not None
     lease.release()  # the parent's
-    assert at_once.in_use(origin) == 1 and at_once.try_acquire(origin) is None
+    assert at_once.in_use(origin) == 1 and at_once._try_acquire(origin) is None
     own.release()
     assert at_once.in_use(origin) == 0
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 rate._lock.release()
 at_once._lock.release()
-assert at_once.try_acquire(origin) is None
+assert at_once._try_acquire(origin) is None
 print("ok")
 """
 

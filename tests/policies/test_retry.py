@@ -303,19 +303,19 @@ def test_threads_that_share_a_policy_do_not_share_its_state() -> None:
 
 def test_the_longer_of_backoff_and_retry_after_counts() -> None:
     policy = RetryPolicy(random=random.Random(1))
-    assert policy.delay(5.0, None) == 5.0
-    assert policy.delay(5.0, 1.0) == 5.0
-    assert policy.delay(5.0, 0.0) == 5.0
+    assert policy._delay(5.0, None) == 5.0
+    assert policy._delay(5.0, 1.0) == 5.0
+    assert policy._delay(5.0, 0.0) == 5.0
 
 
 def test_chance_adds_up_to_a_tenth_to_retry_after() -> None:
     policy = RetryPolicy(random=random.Random(1))
-    waits = [policy.delay(0.0, 30.0) for _ in range(1000)]
+    waits = [policy._delay(0.0, 30.0) for _ in range(1000)]
     assert all(wait is not None and 30.0 <= wait <= 33.0 for wait in waits)
     assert len(set(waits)) > 900
 
 
 def test_a_retry_after_above_the_limit_is_too_long() -> None:
-    assert RetryPolicy(retry_after_max=10.0).delay(0.0, 10.0) is not None
-    assert RetryPolicy(retry_after_max=10.0).delay(0.0, 10.1) is None
-    assert RetryPolicy(retry_after_max=0.0).delay(1.0, 0.0) == 1.0
+    assert RetryPolicy(retry_after_max=10.0)._delay(0.0, 10.0) is not None
+    assert RetryPolicy(retry_after_max=10.0)._delay(0.0, 10.1) is None
+    assert RetryPolicy(retry_after_max=0.0)._delay(1.0, 0.0) == 1.0

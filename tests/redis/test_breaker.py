@@ -103,7 +103,7 @@ def test_the_script_steps_as_the_circuits_of_a_process_do(redis: RedisServer, se
 
 def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) -> None:
     store = FakeClockStore(redis)
-    shared = CircuitBreaker(1, recovery_timeout=10, store=store).shared  # type: ignore[arg-type]
+    shared = CircuitBreaker(1, recovery_timeout=10, store=store)._shared  # type: ignore[arg-type]
     assert shared is not None
     response = store.ask_here(shared.make_command(ORIGIN, "record", "0", 1, 0, -1))
     assert StoredCircuit.of(response, 0.0).metrics.state == "open"
@@ -115,7 +115,7 @@ def test_an_open_time_is_no_longer_if_the_clock_is_set_back(redis: RedisServer) 
 
 def test_an_unreported_success_resets_consecutive_failures(redis: RedisServer) -> None:
     store = FakeClockStore(redis)
-    shared = CircuitBreaker(3, 30.0, store=store).shared  # type: ignore[arg-type]
+    shared = CircuitBreaker(3, 30.0, store=store)._shared  # type: ignore[arg-type]
     assert shared is not None
     for _ in range(10):
         store.now += 10**6
@@ -269,8 +269,8 @@ async def test_an_invalid_circuit_is_a_clear_error(
     make_client: MakeClient, app: AppServer, redis: RedisServer, make_store: MakeStore
 ) -> None:
     breaker = CircuitBreaker(1, 30.0, store=make_store(redis))
-    assert breaker.shared is not None
-    question = breaker.shared.make_admit_command(app.url.rstrip("/"))
+    assert breaker._shared is not None
+    question = breaker._shared.make_admit_command(app.url.rstrip("/"))
     name = scripts.make_keys(question, "curlhttp")[0]
     with redis.client() as client:
         client.hset(name, "mine", "1")

@@ -48,7 +48,7 @@ def test_deposits_and_withdrawals_are_summed_up(redis: RedisServer, make_store: 
     store = make_store(redis)
     mine, theirs = (RetryBudget(0.5, reserve=0, window=60, store=store) for _ in range(2))
     for budget in (mine, theirs, mine):
-        budget.deposit(ORIGIN, 0.0)
+        budget._deposit(ORIGIN, 0.0)
     assert (
         store.ask_here(theirs._make_withdraw_command(ORIGIN))[0] == 0
     )  # one deposit came along: a half
@@ -65,10 +65,10 @@ def test_deposits_are_sent_a_tenth_of_the_window_later(
     store = make_store(redis)
     budget = RetryBudget(1.0, reserve=0, window=10, store=store)
     other = RetryBudget(1.0, reserve=0, window=10, store=store)
-    budget.deposit(ORIGIN, 0.0)
-    budget.deposit(ORIGIN, 0.5)
+    budget._deposit(ORIGIN, 0.0)
+    budget._deposit(ORIGIN, 0.5)
     assert other.balance(ORIGIN, 0.0) == 0
-    budget.deposit(ORIGIN, 1.0)
+    budget._deposit(ORIGIN, 1.0)
     assert other.balance(ORIGIN, 0.0) == 3
 
 
@@ -76,7 +76,7 @@ def test_deposits_last_for_the_window(redis: RedisServer, make_store: MakeStore)
     store = make_store(redis)
     budget = RetryBudget(1.0, reserve=0, window=0.5, store=store)
     for _ in range(3):
-        budget.deposit(ORIGIN, 0.0)
+        budget._deposit(ORIGIN, 0.0)
     assert budget.balance(ORIGIN, 0.0) == 3
     with redis.client() as client:
         (name,) = client.keys("*")

@@ -97,7 +97,7 @@ def test_slots_that_threads_name_at_the_same_time_are_recognised(
     limit = ConcurrencyLimit(1)
     with ThreadPoolExecutor(8) as threads:
         places = list(threads.map(limit._name_shared_slot, [ORIGIN] * 8))
-    assert [limit.is_own(name) for _, name in places] == [True] * 8
+    assert [limit._is_own(name) for _, name in places] == [True] * 8
     assert len({name for _, name in places}) == 8
 
 

@@ -414,7 +414,7 @@ async def test_a_redis_with_late_replies_is_treated_as_unavailable(
         assert 1 <= delayed.questions - before <= 3
         assert len(app.requests) == 12
         delayed.seconds = 0.0
-        question = RateLimit(1).make_reserve_command("http://b.test", INF)
+        question = RateLimit(1)._make_reserve_command("http://b.test", INF)
         await until(lambda: store.ask_here(question) is not None)
         store.close()
 
@@ -437,7 +437,7 @@ async def test_a_frozen_redis_delays_the_first_requests_alone(
     finally:
         own_redis.thaw()
     with anyio.fail_after(60):
-        while store.ask_here(RateLimit(1).make_reserve_command("http://b.test", INF)) is None:
+        while store.ask_here(RateLimit(1)._make_reserve_command("http://b.test", INF)) is None:
             await anyio.sleep(0.05)
 
 
@@ -491,10 +491,10 @@ def test_scripts_are_loaded_again_if_redis_forgot_them(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
-    assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[0] == 1
+    assert store.ask_here(rate._make_reserve_command("http://a.test", INF))[0] == 1
     with redis.client() as client:
         client.script_flush()
-    assert store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] > 90e6
+    assert store.ask_here(rate._make_reserve_command("http://a.test", INF))[1] > 90e6
 
 
 async def test_refuse_raises_an_error_that_names_the_store(
@@ -535,15 +535,15 @@ async def test_the_log_says_once_that_redis_is_unavailable_and_once_that_it_is_b
     caplog.set_level(logging.INFO, "curlhttp")
     store = make_store(own_redis)
     rate = RateLimit(1000, store=store)
-    store.ask_here(rate.make_reserve_command("http://a.test", INF))
+    store.ask_here(rate._make_reserve_command("http://a.test", INF))
     own_redis.kill()
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        store.ask_here(rate.make_reserve_command("http://a.test", INF))
+        store.ask_here(rate._make_reserve_command("http://a.test", INF))
         await anyio.sleep(0.01)
     own_redis.start()
     with anyio.fail_after(60):
-        while store.ask_here(rate.make_reserve_command("http://a.test", INF)) is None:
+        while store.ask_here(rate._make_reserve_command("http://a.test", INF)) is None:
             await anyio.sleep(0.01)
         # The thread says so after it has handed over the response.
         while not any("responds again" in record.getMessage() for record in caplog.records):
@@ -651,7 +651,7 @@ async def test_requests_wait_for_a_late_reply_and_use_it(
 async def test_the_third_late_reply_in_a_row_counts_as_a_failure(
     redis: RedisServer, make_store: MakeStore
 ) -> None:
-    question = RateLimit(1000, burst=1000).make_reserve_command("http://a.test", INF)
+    question = RateLimit(1000, burst=1000)._make_reserve_command("http://a.test", INF)
     with Delayed(redis.port, 0) as delayed:
         store = make_store(f"redis://127.0.0.1:{delayed.port}/0", timeout=0.01)
         store.ask_here(question)
@@ -672,7 +672,7 @@ def test_a_thread_that_wakes_late_does_not_take_redis_to_be_late(
 ) -> None:
     store = make_store(redis, timeout=0.5)
     link = store._connection
-    question = RateLimit(1000, burst=1000).make_reserve_command("http://a.test", INF)
+    question = RateLimit(1000, burst=1000)._make_reserve_command("http://a.test", INF)
     store.ask_here(question)
     real = link._await_reply
 
@@ -690,7 +690,7 @@ def test_a_thread_that_wakes_late_does_not_take_redis_to_be_late(
 def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> None:
     store, rate = make_store(redis), RateLimit(0.01)
     link = store._connection
-    store.ask_here(rate.make_reserve_command("http://a.test", INF))
+    store.ask_here(rate._make_reserve_command("http://a.test", INF))
     left: list[bool] = []
 
     class Late(PendingCommand):
@@ -701,12 +701,12 @@ def test_a_late_grant_is_released(redis: RedisServer, make_store: MakeStore) -> 
             left.append(self.claim())
             return False
 
-    late = Late(rate.make_reserve_command("http://a.test", INF), lambda: None)
+    late = Late(rate._make_reserve_command("http://a.test", INF), lambda: None)
     link.put(late)
     # Slots are a little further apart than the rate says; see shared-limits.md.
-    assert 90e6 < store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] < 201e6
+    assert 90e6 < store.ask_here(rate._make_reserve_command("http://a.test", INF))[1] < 201e6
     # The next request gets the reservation that was not used.
-    waits = [store.ask_here(rate.make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
+    waits = [store.ask_here(rate._make_reserve_command("http://a.test", INF))[1] for _ in range(2)]
     assert left == [True]
     assert min(waits) < 201e6
     assert max(waits) < 301e6
@@ -753,7 +753,7 @@ def test_a_client_of_the_users_lends_its_settings(redis: RedisServer) -> None:
     given = library.Redis(port=redis.port, decode_responses=True, db=3)
     rate = RateLimit(0.1)
     with RedisStore(given, timeout=20) as store:
-        response = store.ask_here(rate.make_reserve_command("http://a.test", INF))
+        response = store.ask_here(rate._make_reserve_command("http://a.test", INF))
         assert response is not None
         assert response[0] == 1
         assert "/3" in repr(store)
@@ -787,13 +787,13 @@ def test_a_closed_or_dropped_store_leaves_nothing(redis: RedisServer) -> None:
 
     before = count()
     store = RedisStore(redis.url, timeout=20)
-    store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF))
+    store.ask_here(RateLimit(1)._make_reserve_command("http://a.test", INF))
     assert count() == before + 1
     store.close()
     assert count() == before
-    assert store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF)) is None
+    assert store.ask_here(RateLimit(1)._make_reserve_command("http://a.test", INF)) is None
     store = RedisStore(redis.url, timeout=20)
-    store.ask_here(RateLimit(1).make_reserve_command("http://a.test", INF))
+    store.ask_here(RateLimit(1)._make_reserve_command("http://a.test", INF))
     del store
     end = time.monotonic() + 60
     while count() > before:

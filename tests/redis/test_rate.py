@@ -32,7 +32,7 @@ INF = float("inf")
 
 def reserve(store: Any, rate: RateLimit, patience: float = INF) -> tuple[float, Any]:
     """Return the seconds to wait for a turn, and the response."""
-    response = store.ask_here(rate.make_reserve_command(ORIGIN, patience))
+    response = store.ask_here(rate._make_reserve_command(ORIGIN, patience))
     return response[1] / 1e6, response
 
 
@@ -145,13 +145,13 @@ async def test_a_cancelled_request_returns_its_reservation(
     if colour == "blocking":
         pytest.skip("nothing cancels a call that blocks")
     store, rate = make_store(redis), RateLimit(0.02)
-    rate.store = store
+    rate._store = store
     client = make_client(rate_limit=rate)
     await client.get(app.url)
     with anyio.move_on_after(0.05):
         await client.get(app.url)
     origin = app.url.rstrip("/")
-    assert 0 < store.ask_here(rate.make_reserve_command(origin, INF))[1] / 1e6 <= 50.1
+    assert 0 < store.ask_here(rate._make_reserve_command(origin, INF))[1] / 1e6 <= 50.1
 
 
 @pytest.mark.parametrize("total", [0.1])
@@ -224,7 +224,7 @@ import os, warnings, curlhttp, curlhttp.redis
 warnings.simplefilter("ignore", DeprecationWarning)
 store = curlhttp.redis.RedisStore({url!r}, timeout=20)
 rate = curlhttp.RateLimit(0.01, store=store)
-ask = lambda: store.ask_here(rate.make_reserve_command("http://a.test:80", float("inf")))[1] / 1e6
+ask = lambda: store.ask_here(rate._make_reserve_command("http://a.test:80", float("inf")))[1] / 1e6
 assert ask() == 0
 pid = os.fork()
 if pid == 0:

@@ -345,16 +345,16 @@ class CircuitBreaker:
             "failure_statuses", failure_statuses
         )
         self._store = MemoryStore(max_origins)
-        self.shared: SharedCircuits | None = (
+        self._shared: SharedCircuits | None = (
             None if store is None else SharedCircuits(store, self._config)
         )
-        self.forced: State | None = None  # for all origins
+        self._forced: State | None = None  # for all origins
         # Outcomes from finalizers, which may run while this thread holds the store's lock.
         self._deferred: deque[tuple[str, float, int, bool | None, float, _Notify | None]] = deque()
 
     # calls
 
-    def admit(self, origin: str, now: float) -> Permit:
+    def _admit(self, origin: str, now: float) -> Permit:
         """Return a permit for a call.
 
         Args:
@@ -366,8 +366,8 @@ class CircuitBreaker:
         """
         if self._deferred:
             self._apply_deferred()
-        if self.forced is not None:
-            return self._admit_as_forced(origin, self.forced)
+        if self._forced is not None:
+            return self._admit_as_forced(origin, self._forced)
         circuit = self._store.peek(origin)
         if circuit is not None and circuit.state == "closed":
             return Permit(self, origin, circuit.closed_permit.number)
@@ -380,7 +380,7 @@ class CircuitBreaker:
 
     def _probe(self, origin: str, permit: CircuitPermit) -> _Probe:
         probe = _Probe(self, origin, permit.number, None)  # from here on it cannot be lost
-        probe.transition = self.notify(origin, permit.change)
+        probe.transition = self._notify(origin, permit.change)
         return probe
 
     def _admit_as_forced(self, origin: str, state: State) -> Permit:
@@ -395,7 +395,7 @@ class CircuitBreaker:
             return None
         result = (number, failed, elapsed)
         change = self._store.change(origin, now, self._config.record, result)
-        return None if change is None else self.notify(origin, change)
+        return None if change is None else self._notify(origin, change)
 
     def _apply_deferred(self) -> None:
         """Count the outcomes that finalizers left."""
@@ -411,7 +411,7 @@ class CircuitBreaker:
             if transition is not None and notify is not None:
                 notify(transition)
 
-    def notify(self, origin: str, change: StateChange | None) -> Transition | None:
+    def _notify(self, origin: str, change: StateChange | None) -> Transition | None:
         """Call on_transition for a change of state; return the Transition for other hooks."""
         if change is None:
             return None
@@ -461,28 +461,28 @@ class CircuitBreaker:
             origin: see force_open.
         """
         if origin is None:
-            self.forced = None
-        known = {*self._store.origins(), *(self.shared.copies if self.shared else ())}
+            self._forced = None
+        known = {*self._store.origins(), *(self._shared.copies if self._shared else ())}
         for each in known if origin is None else {get_circuit_key(origin)}:
             self._enter(each, "closed")
 
     def _force(self, origin: str | None, state: State) -> None:
         if origin is None:
-            self.forced = state
+            self._forced = state
         else:
             self._enter(get_circuit_key(origin), state)
 
     def _enter(self, key: str, state: State) -> None:
         # At -inf, when no open circuit can be dropped to make room.
         change = self._store.change(key, -math.inf, self._config.force, state)
-        if self.shared is not None:  # as well, because the store may fail later
-            change = self.shared.force(key, state)
-        self.notify(key, change)
+        if self._shared is not None:  # as well, because the store may fail later
+            change = self._shared.force(key, state)
+        self._notify(key, change)
 
     @property
     def disabled(self) -> bool:
         """Return whether force_close() has switched the breaker off for all origins."""
-        return self.forced == "forced_closed"
+        return self._forced == "forced_closed"
 
     def state(self, origin: str) -> State:
         """Return the state of an origin's circuit.
@@ -494,7 +494,7 @@ class CircuitBreaker:
         """
         return self.metrics(origin).state
 
-    def states(self) -> dict[str, str]:
+    def _states(self) -> dict[str, str]:
         """Return the state of each circuit by its origin or proxy."""
         return {origin: self.state(origin) for origin in self._store.origins()}
 
@@ -505,11 +505,11 @@ class CircuitBreaker:
             origin: see state.
         """
         self._apply_deferred()
-        found = None if self.shared is None else self.shared.metrics(get_circuit_key(origin))
+        found = None if self._shared is None else self._shared.metrics(get_circuit_key(origin))
         if found is None:
             circuit = self._store.peek(get_circuit_key(origin))
             found = BreakerMetrics("closed") if circuit is None else BreakerMetrics.of(circuit)
-        return found if self.forced is None else found._replace(state=self.forced)
+        return found if self._forced is None else found._replace(state=self._forced)
 
     def __repr__(self) -> str:
         shown = [f"recovery_timeout={self._config.recovery_timeout}"]

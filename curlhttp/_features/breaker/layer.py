@@ -43,9 +43,9 @@ def start(settings: Settings, host: Host) -> None:
         TypeError: it is something else, such as a number.
     """
     policy: CircuitBreaker = settings["breaker"]
-    check_object("breaker", policy, "shared", "curlhttp.CircuitBreaker(failure_threshold=5)")
-    if policy.shared is not None:
-        connect(policy.shared.store)
+    check_object("breaker", policy, "_shared", "curlhttp.CircuitBreaker(failure_threshold=5)")
+    if policy._shared is not None:
+        connect(policy._shared.store)
 
 
 def make_layer(context: LayerContext) -> Layer:
@@ -85,7 +85,7 @@ class _BreakerLayer:
 
     def __init__(self, breaker: CircuitBreaker, runtime: Runtime, hooks: Hooks) -> None:
         self._breaker = breaker
-        self._circuits = breaker.shared
+        self._circuits = breaker._shared
         self._now = runtime.now
         self._make_waiter = runtime.make_waiter
         self._outcomes = hooks.totals.outcomes
@@ -106,7 +106,7 @@ class _BreakerLayer:
         permit: Permit | SharedPermit
         try:
             if self._circuits is None:
-                permit = self._breaker.admit(key, begun)
+                permit = self._breaker._admit(key, begun)
             else:
                 permit = await self._admit_shared(self._circuits, key, request)
         except CircuitBreakerOpen as error:
@@ -211,8 +211,8 @@ class _BreakerLayer:
         """
         breaker = self._breaker
         now = self._now()
-        if breaker.forced is not None:  # in this process, for all origins
-            return breaker.admit(key, now)
+        if breaker._forced is not None:  # in this process, for all origins
+            return breaker._admit(key, now)
         known = circuits.fresh(key, now)
         if known is not None:
             if seconds := known.refuses_for(now):
@@ -227,12 +227,12 @@ class _BreakerLayer:
             known = circuits.copies.get(key)
             if known is not None and (seconds := known.refuses_for(now)):
                 raise make_open_error(key, seconds)
-            return breaker.admit(key, now)
+            return breaker._admit(key, now)
         found = circuits.update(key, answer, now)
         if found.refused_for is not None:
             raise make_open_error(key, found.refused_for)
         permit = SharedPermit(circuits, key, found.permit_number, now, is_probe=found.is_probe)
-        permit.transition = breaker.notify(key, found.change)
+        permit.transition = breaker._notify(key, found.change)
         return permit
 
     async def _settle_shared(
@@ -259,4 +259,4 @@ class _BreakerLayer:
         if answer is None:
             return None
         found = circuits.update(key, answer, self._now())
-        return self._breaker.notify(key, found.change)
+        return self._breaker._notify(key, found.change)

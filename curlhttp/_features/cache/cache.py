@@ -71,7 +71,7 @@ class Cache:
         except ImportError as error:
             raise ImportError("Cache needs hishel: pip install 'curlhttp[cache]'") from error
         self._shared = shared
-        self.policy: CachePolicy = CachePolicy(shared)
+        self._policy: CachePolicy = CachePolicy(shared)
         if redis is not None:
             from curlhttp._features.cache.storage import make_redis_backend
 
@@ -82,15 +82,15 @@ class Cache:
             body = min(max_body_size, size // 8)
             name = validate_path("path", path)
             backend = make_sqlite_backend(name, size - body)
-        self.store: ResponseStore = ResponseStore(backend, body)
+        self._store: ResponseStore = ResponseStore(backend, body)
 
     def clear(self) -> None:
         """Remove all responses, including those of other clients and processes."""
-        self.store.clear_all()
+        self._store.clear_all()
 
     def close(self) -> None:
         """Close the file or the connections. Clients that use it continue without a cache."""
-        self.store.close()
+        self._store.close()
 
     def __enter__(self) -> Cache:
         return self
@@ -99,7 +99,7 @@ class Cache:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self.store.label}>"
+        return f"<curlhttp.Cache{' shared' if self._shared else ''} in {self._store.label}>"
 
 
 def start(settings: Settings, host: Host) -> None:
@@ -117,7 +117,7 @@ def start(settings: Settings, host: Host) -> None:
     from curlhttp._features.cache.caching import ClientCaching
 
     client = cast("BaseClient", host.client)
-    settings["cache"] = caching = ClientCaching(client, cache.policy, cache.store, host)
+    settings["cache"] = caching = ClientCaching(client, cache._policy, cache._store, host)
     client._attach(caching)
 
 

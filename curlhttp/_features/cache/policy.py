@@ -200,7 +200,7 @@ def hash_credentials(request: ClientRequest) -> str:
 def hash_guard(request: ClientRequest) -> str:
     """Return a hash of the addresses that a request may be sent to, "" for any."""
     guard = request.route.guard
-    return "" if guard is None else hash_texts([guard.name])
+    return "" if guard is None else hash_texts([guard._name])
 
 
 def hash_vary(request: ClientRequest, vary: str | None) -> str:

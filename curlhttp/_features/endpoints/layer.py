@@ -39,11 +39,11 @@ def start(settings: Settings, host: Host) -> None:
         TypeError: the endpoints are listed by a coroutine function, and this is Client.
     """
     endpoints: Endpoints = settings["endpoints"]
-    if not host.is_async and inspect.iscoroutinefunction(endpoints.list_urls):
+    if not host.is_async and inspect.iscoroutinefunction(endpoints._list_urls):
         raise TypeError("an async function that lists the endpoints needs AsyncClient")
 
     def withhold_credentials(request: ClientRequest, url: URL) -> None:
-        if not endpoints.covers(request.url):
+        if not endpoints._covers(request.url):
             request._shared_headers = request._shared_headers.without_credentials()
             if url.username is None:  # otherwise the auth is the URL's
                 request.auth = None
@@ -59,7 +59,7 @@ def make_layer(context: LayerContext) -> Layer:
     def wrap(send: Send) -> Send:
         async def through(request: ClientRequest) -> Response:
             canonical = request.url
-            if not endpoints.covers(canonical):
+            if not endpoints._covers(canonical):
                 return await send(request)
             if not endpoints.urls:
                 await _list_first(endpoints, request, runtime, run_blocking)
@@ -105,7 +105,7 @@ async def _list_first(
     async def list_or_fail() -> CachedToken:
         begun, outer = runtime.now(), _listed.set(endpoints)
         try:
-            endpoints.replace(await _call(endpoints, run_blocking))
+            endpoints._replace(await _call(endpoints, run_blocking))
         except Exception as error:
             return CachedToken(error, is_cached=False)
         finally:
@@ -137,7 +137,7 @@ async def _refresh(endpoints: Endpoints, runtime: Runtime, run_blocking: Offload
     """List the endpoints again. If that fails, the old list stays in use."""
     begun: float | None = runtime.now()
     try:
-        endpoints.replace(await _call(endpoints, run_blocking))
+        endpoints._replace(await _call(endpoints, run_blocking))
     except Exception as error:
         log.warn("the endpoints could not be listed again: %r", error)
     except BaseException:  # a cancellation of this request, so the next one has to list them
@@ -149,7 +149,7 @@ async def _refresh(endpoints: Endpoints, runtime: Runtime, run_blocking: Offload
 
 async def _call(endpoints: Endpoints, run_blocking: Offload) -> URLs:
     """Return what the function of endpoints returns."""
-    function = endpoints.list_urls
+    function = endpoints._list_urls
     assert function is not None
     if inspect.iscoroutinefunction(function):
         made: URLs = await function()

@@ -123,7 +123,7 @@ class Endpoints(Unpicklable):
         if refresh is not None and not callable(urls):
             raise TypeError("refresh needs a function: Endpoints(list_urls, refresh=30)")
         check_number("refresh", refresh, above=0, unit="seconds", optional=True)
-        self.list_urls: ListEndpoints | None = urls if callable(urls) else None
+        self._list_urls: ListEndpoints | None = urls if callable(urls) else None
         self._refresh_after: float | None = refresh
         self._due: float = -_NEVER  # when list_urls is called next, monotonic
         self._is_refreshing = False
@@ -137,14 +137,14 @@ class Endpoints(Unpicklable):
         self._members: tuple[_Member, ...] = ()
         self._bases: tuple[URL, ...] = ()  # has been canonical
         self._after_fork()
-        if self.list_urls is None:
-            self.replace(cast("URLs", urls))
-            self.canonical: URL = self.urls[0]
+        if self._list_urls is None:
+            self._replace(cast("URLs", urls))
+            self._canonical: URL = self.urls[0]
         else:
             # Of this object alone, because services that share a cache or a jar must not share
             # responses and cookies.
-            self.canonical = parse_url(f"http://endpoints-{secrets.token_hex(8)}.invalid/")
-        self._bases = (self.canonical,)
+            self._canonical = parse_url(f"http://endpoints-{secrets.token_hex(8)}.invalid/")
+        self._bases = (self._canonical,)
         register(self)
 
     def _after_fork_in_child(self) -> None:
@@ -166,7 +166,7 @@ class Endpoints(Unpicklable):
         """Return the base URLs."""
         return tuple(member.url for member in self._members)
 
-    def replace(self, urls: URLs) -> None:
+    def _replace(self, urls: URLs) -> None:
         """Replace the list; endpoints that stay keep their state.
 
         Args:
@@ -184,11 +184,11 @@ class Endpoints(Unpicklable):
                     "replace them: cookies and credentials belong to the scheme"
                 )
             self._members = tuple(known.get(url) or _Member(url) for url in made)
-            if self.list_urls is not None and self.canonical.scheme != made[0].scheme:
+            if self._list_urls is not None and self._canonical.scheme != made[0].scheme:
                 # The first list tells the scheme, which decides about Secure cookies.
-                canonical = URL(f"{made[0].scheme}://{self.canonical.host}/", raw=made[0].is_raw)
+                canonical = URL(f"{made[0].scheme}://{self._canonical.host}/", raw=made[0].is_raw)
                 self._bases = (canonical, *self._bases)  # before another thread uses it
-                self.canonical = canonical
+                self._canonical = canonical
 
     def _take_refresh(self, now: float) -> bool:
         """Return whether the caller has to list the endpoints again, and call `_end_refresh` then.
@@ -198,7 +198,7 @@ class Endpoints(Unpicklable):
         Args:
             now: monotonic seconds.
         """
-        if self.list_urls is None or self._due > now:
+        if self._list_urls is None or self._due > now:
             return False
         with self._lock:
             is_due = self._due <= now
@@ -216,7 +216,7 @@ class Endpoints(Unpicklable):
         self._is_refreshing = False
         self._due = -_NEVER if begun is None else begun + (self._refresh_after or _NEVER)
 
-    def covers(self, url: URL) -> bool:
+    def _covers(self, url: URL) -> bool:
         """Return whether a canonical URL is one of the endpoints'."""
         return self._get_rest(url) is not None
 
@@ -232,9 +232,9 @@ class Endpoints(Unpicklable):
         cookies, credentials and the cache.
         """
         found = self._find_base(url)
-        if found is None or found[0] is self.canonical:
+        if found is None or found[0] is self._canonical:
             return url
-        return _move(found[1], self.canonical, url)
+        return _move(found[1], self._canonical, url)
 
     def _find_base(self, url: URL) -> tuple[URL, str] | None:
         """Return the base of a URL and what follows it, None if it is not the endpoints'."""
@@ -252,15 +252,15 @@ class Endpoints(Unpicklable):
             url: where the response came from.
         """
         found = self._find_base(url)
-        if found is None or found[0] is self.canonical:
+        if found is None or found[0] is self._canonical:
             return line
-        old, new = found[0].path.rstrip("/"), self.canonical.path.rstrip("/")
+        old, new = found[0].path.rstrip("/"), self._canonical.path.rstrip("/")
         pair, *attributes = line.split(";")
         kept = [pair]
         for attribute in attributes:
             name, _, value = (part.strip() for part in attribute.partition("="))
             if name.lower() == "domain":
-                if _spans(value, url.host) and not _spans(value, self.canonical.host):
+                if _spans(value, url.host) and not _spans(value, self._canonical.host):
                     continue  # host-only, because the canonical host cannot set it
             elif name.lower() == "path" and f"{value}/".startswith(f"{old}/"):
                 attribute = f" Path={new + value[len(old) :] or '/'}"
@@ -288,7 +288,7 @@ class Endpoints(Unpicklable):
             member.pending += 1
         return Turn(self, member)
 
-    def has_more(self, tried: Sequence[URL], now: float) -> bool:
+    def _has_more(self, tried: Sequence[URL], now: float) -> bool:
         """Return whether an attempt would go to another endpoint than those.
 
         Args:
@@ -379,7 +379,7 @@ class Endpoints(Unpicklable):
 
     def __repr__(self) -> str:
         urls = [str(member.url) for member in self._members]
-        return f"Endpoints({urls or self.list_urls!r}, choose={self._choose!r})"
+        return f"Endpoints({urls or self._list_urls!r}, choose={self._choose!r})"
 
 
 class Turn:
@@ -440,7 +440,7 @@ class Rotation:
         Args:
             now: monotonic seconds.
         """
-        return self._endpoints.has_more(self._tried, now)
+        return self._endpoints._has_more(self._tried, now)
 
     def next(self, now: float) -> tuple[Turn, URL]:
         """Choose the endpoint of one more attempt; return its turn and the URL there.
@@ -479,7 +479,7 @@ class _MemberJar(LazyCookieJar):
     def header(self, url: URL, own: CookieJar | None = None) -> str | None:
         """Return the Cookie header for a URL; see LazyCookieJar."""
         ours = self.cookies
-        if ours is None or self._endpoints.covers(url) or all(each.domain for each in ours):
+        if ours is None or self._endpoints._covers(url) or all(each.domain for each in ours):
             return super().header(url, own)
         others = LazyCookieJar({})
         for cookie in ours:

@@ -169,7 +169,7 @@ class PublicOnly:
         ValueError: an entry or the value of `proxies` is invalid.
     """
 
-    __slots__ = ("_allow", "_deny", "_trusts_proxies", "https_only", "name")
+    __slots__ = ("_allow", "_deny", "_name", "_trusts_proxies", "https_only")
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class PublicOnly:
         lists = [
             sorted(str(one) for part in each for one in part) for each in (self._allow, self._deny)
         ]
-        self.name: str = repr((*lists, self.https_only, self._trusts_proxies))
+        self._name: str = repr((*lists, self.https_only, self._trusts_proxies))
 
     def __call__(self, host: str, address: str, port: int) -> bool:
         """Return whether the client may connect to an address. Your own guard can call this.
@@ -246,14 +246,14 @@ def _parse_entries(entries: Iterable[Entry], which: str) -> _Entries:
 class _FunctionGuard:
     """A guard that calls the user's function."""
 
-    __slots__ = ("_function", "name")
+    __slots__ = ("_function", "_name")
 
     https_only = False
     _trusts_proxies = False
 
     def __init__(self, function: GuardFunction) -> None:
         self._function = function
-        self.name = uuid4().hex  # because no two functions can be compared
+        self._name = uuid4().hex  # because no two functions can be compared
 
     def objection(self, host: str, address: str, port: int) -> str | None:
         """Return why an address is refused, None if it is allowed."""

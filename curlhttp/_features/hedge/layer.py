@@ -97,7 +97,7 @@ class Hedging:
             if not may_hedge(request, self.policy):
                 return send(request)
             if self._deposits:
-                self._budget.deposit(request.url.origin, self.now())
+                self._budget._deposit(request.url.origin, self.now())
             return _HedgedRequest(self, request, send, make_race).send()
 
         return hedged
@@ -126,7 +126,7 @@ class Hedging:
 
     async def _pay(self, origin: str, make_waiter: MakeWaiter) -> bool:
         is_paid = await withdraw_from_store(self._budget, origin, make_waiter)
-        return self._budget.withdraw(origin, self.now()) if is_paid is None else is_paid
+        return self._budget._withdraw(origin, self.now()) if is_paid is None else is_paid
 
     def watch(self, send: Send) -> Send:
         """Return the last layer, which notes when the head of a response arrives."""

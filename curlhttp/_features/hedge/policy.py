@@ -63,7 +63,7 @@ class Hedge:
             check_number("after", self.after, unit="seconds")
         check_number("max", self.max, least=1, whole=True)
         check_flags(idempotency_key=self.idempotency_key)
-        check_object("budget", self.budget, "withdraw", "curlhttp.RetryBudget(ratio=0.2)")
+        check_object("budget", self.budget, "_withdraw", "curlhttp.RetryBudget(ratio=0.2)")
 
     def _seconds(self, times: HeadTimes, origin: str) -> float | None:
         """Return the seconds after which to send the next attempt, None for never.

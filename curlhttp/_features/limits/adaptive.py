@@ -264,6 +264,9 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         maximum: the highest limit.
         per: "origin" to limit each origin separately, None to limit all together.
 
+    Attributes:
+        limit: the same as initial; `current(origin)` is that of an origin.
+
     Raises:
         ValueError: a number is below 1, or initial is not between minimum and maximum.
         TypeError: one of them is not a whole number.
@@ -299,7 +302,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         queue = self._queues.get(self._key(origin))
         return self.limit if queue is None else queue.limit
 
-    def note_response(
+    def _note_response(
         self, origin: str, status_code: int, latency: float | None, begun: float, now: float
     ) -> None:
         """Learn from a response.
@@ -317,7 +320,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         elif status_code < 500 and latency is not None:
             self._learn(_Observation(origin, latency, False, begun, now))
 
-    def note_failure(self, origin: str, error: BaseException, begun: float, now: float) -> None:
+    def _note_failure(self, origin: str, error: BaseException, begun: float, now: float) -> None:
         """Learn from a request without a response.
 
         Args:
@@ -372,7 +375,7 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         left = max(0.0, deadline - now)
         return min(patience, left - min(queue.most, left / 2))
 
-    def make_timeout_error(
+    def _make_timeout_error(
         self, request: ClientRequest, now: float
     ) -> DeadlineExceeded | PoolTimeout:
         """Return the error for a request that got no slot in time.

@@ -84,11 +84,11 @@ def limits(
         if concurrency is not None and concurrency._adapts:
             send = _observe(cast("AdaptiveLimit", concurrency), runtime, send)
         inner = send if rate is None else _limit_rate(rate, runtime, send, waits)
-        if rate is not None and rate.store is not None:
+        if rate is not None and rate._store is not None:
             inner = _limit_shared_rate(rate, runtime, send, inner, waits)
         if concurrency is None:
             return inner
-        if concurrency.store is not None:
+        if concurrency._store is not None:
             inner = _limit_shared_concurrency(concurrency, runtime, inner, waits)
         return _limit_concurrency(concurrency, runtime, inner, waits)
 
@@ -142,13 +142,13 @@ def _observe(limit: AdaptiveLimit, runtime: Runtime, send: Send) -> Send:
             response = await send(request)
         # BaseException, because callers also limit the time of a request by cancelling it.
         except BaseException as error:
-            limit.note_failure(origin, error, begun, runtime.now())
+            limit._note_failure(origin, error, begun, runtime.now())
             raise
         times = response.timings
         latency = None  # a middleware or a mock made the response
         if times.first_byte:
             latency = times.first_byte - times.dns - times.connect - times.tls
-        limit.note_response(origin, response.status_code, latency, begun, runtime.now())
+        limit._note_response(origin, response.status_code, latency, begun, runtime.now())
         return response
 
     return observed
@@ -160,7 +160,7 @@ def _observe(limit: AdaptiveLimit, runtime: Runtime, send: Send) -> Send:
 def _limit_rate(rate: RateLimit, runtime: Runtime, send: Send, waits: _LimitWaits) -> Send:
     async def rated(request: ClientRequest) -> Response:
         origin = request.url.origin
-        if not rate.try_acquire(origin, runtime.now()):
+        if not rate._try_acquire(origin, runtime.now()):
             refuse_to_wait(request, "the rate limit")
             with waits.watch(request, "rate") as begun, leave_place(request, rate._key(origin)):
                 await _wait_for_rate(rate, request, runtime)
@@ -168,7 +168,7 @@ def _limit_rate(rate: RateLimit, runtime: Runtime, send: Send, waits: _LimitWait
         try:
             return await send(request)
         except (CircuitBreakerOpen, AttemptRefused):
-            rate.refund(origin)  # not sent
+            rate._refund(origin)  # not sent
             raise
 
     return rated
@@ -181,7 +181,7 @@ async def _wait_for_rate(rate: RateLimit, request: ClientRequest, runtime: Runti
     reservation = Reservation(rate, woken.wake)
     try:
         # Raises at once if the queue is longer than the request can wait.
-        rate.enqueue(reservation, request.url.origin, now, patience)
+        rate._enqueue(reservation, request.url.origin, now, patience)
         if not reservation.is_first:
             # The request ahead may be late, or in an event loop that was stopped.
             await woken.wait(None if deadline is None else patience)
@@ -219,7 +219,7 @@ def _limit_concurrency(
 ) -> Send:
     async def counted(request: ClientRequest) -> Response:
         origin = request.url.origin
-        lease = limit.try_acquire(origin)
+        lease = limit._try_acquire(origin)
         if lease is None:
             refuse_to_wait(request, "the concurrency limit")
             with waits.watch(request, "limit") as begun, leave_place(request, limit._key(origin)):
@@ -248,11 +248,11 @@ async def _wait_for_lease(
     woken, now = make_waiter(), waits.now
     lease = Lease(limit, woken.wake)
     try:
-        limit.enqueue(lease, request.url.origin)
+        limit._enqueue(lease, request.url.origin)
         # Pool timeout and deadline, whichever comes first.
         await _wait_and_warn(lease, limit, woken, make_waiter, request, waits)
         if not lease.granted:
-            raise limit.make_timeout_error(request, now())
+            raise limit._make_timeout_error(request, now())
         lease.confirm()  # until then, the limit refuses newcomers
     except BaseException as error:
         lease.release()
@@ -352,7 +352,7 @@ def _limit_shared_rate(
     waits: _LimitWaits,
 ) -> Send:
     """Return the layer for a rate limit with a store; without an answer, it uses `local`."""
-    store = cast(Store, rate.store)
+    store = cast(Store, rate._store)
 
     async def rated(request: ClientRequest) -> Response:
         with waits.watch(request, "rate") as begun:
@@ -379,7 +379,7 @@ async def _reserve(
         longest = 0.0 if is_extra(request) else patience
         answer = await ask_store(
             store,
-            rate.make_reserve_command(origin, longest),
+            rate._make_reserve_command(origin, longest),
             runtime.make_waiter,
             request,
             patience,
@@ -389,7 +389,7 @@ async def _reserve(
         now, wait = runtime.now(), seconds(answer[1])
         if not answer[0]:
             refuse_to_wait(request, "the rate limit")
-            error = rate.make_deadline_error(wait, patience)
+            error = rate._make_deadline_error(wait, patience)
             error.request = request
             raise error
         if not wait:
@@ -424,7 +424,7 @@ def _limit_shared_concurrency(
 
     It is below the layer for this process, so that only requests that may be sent query the store.
     """
-    store = cast(Store, limit.store)
+    store = cast(Store, limit._store)
 
     async def counted(request: ClientRequest) -> Response:
         lease = SharedLease(limit, store, request.url.origin)
@@ -477,7 +477,7 @@ async def _acquire_shared(
         refuse_to_wait(request, "the concurrency limit")
         now = runtime.now()
         if now >= ends:
-            raise limit.make_timeout_error(request, now)
+            raise limit._make_timeout_error(request, now)
         if answer[1] != before:  # the queue has moved
             before, since = int(answer[1]), now
         elif now - since > WARN_AFTER:

@@ -88,7 +88,7 @@ class Lease:
     """A slot of a concurrency limit, or in the queue for one.
 
     Args:
-        limit: the limit; enqueue() puts the lease in its queue.
+        limit: the limit; _enqueue() puts the lease in its queue.
         wake: called when the lease is granted after a wait.
 
     Attributes:
@@ -181,7 +181,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         check_number("limit", limit, least=1, whole=True)
         check_store(store)
         self.limit = limit
-        self.store = store
+        self._store = store
         super().__init__(per)
 
     def _clear(self) -> None:
@@ -190,7 +190,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         self._name = ""  # of this process in a store
         self._numbers = itertools.count()
 
-    def try_acquire(self, origin: str) -> Lease | None:
+    def _try_acquire(self, origin: str) -> Lease | None:
         """Return a granted lease, or None if the caller has to queue.
 
         Args:
@@ -204,11 +204,11 @@ class ConcurrencyLimit(Limit["Lease"]):
         self._remove_leaving()
         return lease if lease.granted else None
 
-    def enqueue(self, lease: Lease, origin: str) -> None:
+    def _enqueue(self, lease: Lease, origin: str) -> None:
         """Queue a lease, which is woken when it is granted; release() always leaves the queue.
 
-        It may be granted at once: while woken leases are not confirmed, try_acquire() refuses slots
-        that are free.
+        It may be granted at once: while woken leases are not confirmed, _try_acquire() refuses
+        slots that are free.
 
         Args:
             lease: a new one. The caller creates it, so that Ctrl-C cannot lose it in between.
@@ -243,14 +243,14 @@ class ConcurrencyLimit(Limit["Lease"]):
         queue = self._queues.get(self._key(origin))
         return (0, []) if queue is None else (queue.moves, list(queue.streams.copy().values()))
 
-    def states(self) -> dict[str, tuple[int, int, int]]:
+    def _states(self) -> dict[str, tuple[int, int, int]]:
         """Return the limit, the requests under way and those that wait, by origin."""
         return {
             key: (queue.limit, queue.used, len(queue.waiting))
             for key, queue in self._queues.copy().items()
         }
 
-    def is_own(self, name: str) -> bool:
+    def _is_own(self, name: str) -> bool:
         """Return whether a slot in a store belongs to this process, not to its parent."""
         return bool(self._name) and name.startswith(self._name)
 
@@ -263,7 +263,7 @@ class ConcurrencyLimit(Limit["Lease"]):
         """
         return request.pool_seconds(now)
 
-    def make_timeout_error(
+    def _make_timeout_error(
         self, request: ClientRequest, now: float
     ) -> DeadlineExceeded | PoolTimeout:
         """Return the error for a request that got no slot in time.
@@ -407,7 +407,7 @@ class SharedLease:
         """Release the slot, or leave the queue. Safe to call twice, and in finalizers."""
         if not self._is_released:
             self._is_released = True
-            if not self._limit.is_own(self._name):
+            if not self._limit._is_own(self._name):
                 return  # a copy in a forked child: the slot belongs to the parent
             if self._lease is not None:
                 self._lease.end()
@@ -442,7 +442,7 @@ class Reservation:
     """A request's slot in the queue for the rate. The first one sleeps, the others wait.
 
     Args:
-        limit: the limit; enqueue() puts the reservation in its queue.
+        limit: the limit; _enqueue() puts the reservation in its queue.
         wake: called when the reservation becomes the first.
     """
 
@@ -464,7 +464,7 @@ class Reservation:
         Args:
             now: monotonic seconds.
         """
-        return self._limit._try_acquire(self, now)
+        return self._limit._try_first(self, now)
 
     def leave(self) -> None:
         """Leave the queue."""
@@ -565,7 +565,7 @@ class RateLimit(Limit["Reservation"]):
         self.burst = burst
         self._interval = 1.0 / rate
         self._tolerance = (burst - 1) / rate
-        self.store = store
+        self._store = store
         self._shared_interval = self._interval + min(
             self._interval * _SHARED_MARGIN, _MAX_SHARED_MARGIN
         )
@@ -577,7 +577,7 @@ class RateLimit(Limit["Reservation"]):
         self._buckets: dict[str, _Bucket] = {}
         self._too_many = _IDLE_BUCKETS
 
-    def try_acquire(self, origin: str, now: float) -> bool:
+    def _try_acquire(self, origin: str, now: float) -> bool:
         """Return whether a request may be sent now, and count it; False if others wait.
 
         Args:
@@ -592,7 +592,7 @@ class RateLimit(Limit["Reservation"]):
         self._remove_leaving()
         return may_go
 
-    def enqueue(self, reservation: Reservation, origin: str, now: float, patience: float) -> None:
+    def _enqueue(self, reservation: Reservation, origin: str, now: float, patience: float) -> None:
         """Queue a reservation; its leave() always removes it.
 
         Args:
@@ -614,9 +614,9 @@ class RateLimit(Limit["Reservation"]):
                 bucket.waiting[reservation] = None
         self._remove_leaving()
         if seconds > patience:
-            raise self.make_deadline_error(seconds, patience)
+            raise self._make_deadline_error(seconds, patience)
 
-    def make_deadline_error(self, seconds: float, patience: float) -> DeadlineExceeded:
+    def _make_deadline_error(self, seconds: float, patience: float) -> DeadlineExceeded:
         """Return the error for a request whose deadline comes before the limit admits it.
 
         Args:
@@ -628,7 +628,7 @@ class RateLimit(Limit["Reservation"]):
             f"but its deadline is in {max(0.0, patience):.3g} s; it was not sent"
         )
 
-    def refund(self, origin: str) -> None:
+    def _refund(self, origin: str) -> None:
         """Undo try_acquire() for a request that was not sent.
 
         Args:
@@ -642,7 +642,7 @@ class RateLimit(Limit["Reservation"]):
 
     # in a store
 
-    def make_reserve_command(self, origin: str, patience: float) -> StoreCommand:
+    def _make_reserve_command(self, origin: str, patience: float) -> StoreCommand:
         """Return the command that reserves a time to send a request.
 
         The answer has whether it did, the microseconds to wait, and the arguments of a refund.
@@ -693,7 +693,7 @@ class RateLimit(Limit["Reservation"]):
         self._remove_leaving()
         return first
 
-    def _try_acquire(self, reservation: Reservation, now: float) -> float:
+    def _try_first(self, reservation: Reservation, now: float) -> float:
         wakes: list[Wake] = []
         with self._lock:
             bucket = reservation._bucket

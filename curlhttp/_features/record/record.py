@@ -185,7 +185,7 @@ class _Recording(Unpicklable):
                 raise AssertionError(f"{request}: only HTTP can be played back, not this protocol")
             return await send(request)
         request, body = await _read_body(request)
-        played = self.find(request, body)
+        played = self._find(request, body)
         if played is not None:
             return _play(played, request)
         recording = _RecordingExchange(self, runtime, request, body)
@@ -200,7 +200,7 @@ class _Recording(Unpicklable):
             recording.take(response)
         return response
 
-    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
+    def _find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return the entry to play back, or None to record.
 
         Raises:
@@ -299,7 +299,7 @@ class Record(_Recording, AttemptWrapper):
         """Return whether requests without a matching entry are sent."""
         return self.mode in ("all", "new") or (self.mode == "once" and not self._has_file)
 
-    def find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
+    def _find(self, request: ClientRequest, body: bytes) -> PlaybackEntry | None:
         """Return a matching entry that was not played back yet, or None to record."""
         key = make_key(request, body, self._redactor)
         wanted = keep_parts(key, self._match)

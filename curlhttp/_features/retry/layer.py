@@ -100,7 +100,7 @@ class Attempts:
         if self._number > 1:
             self._hooks.totals.add("retries")
         elif budget is not None:
-            budget.deposit(request.url.origin, now)
+            budget._deposit(request.url.origin, now)
 
     def end(self, response: Response) -> None:
         """Record the attempts in the final response."""
@@ -221,12 +221,12 @@ class Attempts:
         origin, make_waiter = self._origin, self._runtime.make_waiter
         is_paid = await withdraw_from_store(budget, origin, make_waiter)
         self._paid_at = None if is_paid is None else budget.store
-        return budget.withdraw(origin, now) if is_paid is None else is_paid
+        return budget._withdraw(origin, now) if is_paid is None else is_paid
 
     def _backoff(self) -> float | None:
         """Return the next delay of the strategy; None if it is the user's and has ended."""
         if self._delays is None:
-            self._delays = self.policy.backoff_strategy.delays(self.policy.uniform)
+            self._delays = self.policy.backoff_strategy.delays(self.policy._uniform)
         backoff = next(self._delays, None)
         # A strategy of the user may return anything, including NaN.
         if backoff is not None and not 0 <= backoff < math.inf:
@@ -245,7 +245,7 @@ class Attempts:
         asked = parse_retry_after(failure.headers, self._runtime.wall())
         if asked is not None and asked > backoff:
             self._waits_for = "retry_after"
-        return self.policy.delay(backoff, asked)
+        return self.policy._delay(backoff, asked)
 
     @property
     def _moves(self) -> bool:
@@ -259,7 +259,7 @@ class Attempts:
         budget = self.policy.budget
         if self._number > 1 and not self._is_free and budget is not None:
             if self._paid_at is None:
-                budget.refund(self._origin, now)
+                budget._refund(self._origin, now)
             else:
                 self._paid_at.tell(budget._make_refund_command(self._origin))
 

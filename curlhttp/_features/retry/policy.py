@@ -227,7 +227,7 @@ class RetryBudget:
         # Deposits that are not in the store yet, and since when.
         self._pending: dict[str, tuple[int, float]] = {}
 
-    def deposit(self, origin: str, now: float) -> None:
+    def _deposit(self, origin: str, now: float) -> None:
         """Count a first attempt.
 
         Args:
@@ -245,7 +245,7 @@ class RetryBudget:
         if self.store is not None:
             self._deposit_later(self.store, origin, now)
 
-    def withdraw(self, origin: str, now: float) -> bool:
+    def _withdraw(self, origin: str, now: float) -> bool:
         """Withdraw the cost of one retry; return whether there was enough.
 
         Args:
@@ -259,7 +259,7 @@ class RetryBudget:
             account.add(-1.0, now)
             return True
 
-    def refund(self, origin: str, now: float) -> None:
+    def _refund(self, origin: str, now: float) -> None:
         """Pay back the cost of a retry that was not sent, such as one that a breaker refused.
 
         Args:
@@ -470,7 +470,7 @@ class RetryPolicy:
                 "backoff_strategy must be an object with a method delays(), such as "
                 f"curlhttp.FullJitterBackoff(base=0.5), not {backoff!r:.100}"
             )
-        check_object("budget", self.budget, "withdraw", "curlhttp.RetryBudget(ratio=0.2)")
+        check_object("budget", self.budget, "_withdraw", "curlhttp.RetryBudget(ratio=0.2)")
         check_object("random", self.random, "uniform", "random.Random(0)")
         object.__setattr__(self, "statuses", validate_statuses("statuses", self.statuses))
         methods = self.methods
@@ -511,7 +511,7 @@ class RetryPolicy:
         return policy
 
     @property
-    def uniform(self) -> Uniform:
+    def _uniform(self) -> Uniform:
         """Return the random source."""
         return uniform if self.random is None else self.random.uniform
 
@@ -529,9 +529,9 @@ class RetryPolicy:
                 return "not_retriable"
             if failure.refused or not failure.request_sent:
                 return None
-        return None if self.may_repeat(request) else "not_idempotent"
+        return None if self._may_repeat(request) else "not_idempotent"
 
-    def may_repeat(self, request: ClientRequest) -> bool:
+    def _may_repeat(self, request: ClientRequest) -> bool:
         """Return whether the server may process the request twice."""
         return (
             request.method in self.methods
@@ -543,7 +543,7 @@ class RetryPolicy:
         """Return whether Retry-After counts with this status (RFC 9110, section 10.2.3)."""
         return status_code in MAY_ASK_TO_WAIT
 
-    def delay(self, backoff: float, asked: float | None) -> float | None:
+    def _delay(self, backoff: float, asked: float | None) -> float | None:
         """Return the seconds to wait, or None if the server asks for too long a wait.
 
         Args:
@@ -554,7 +554,7 @@ class RetryPolicy:
             return backoff
         if asked > self.retry_after_max:
             return None
-        return max(backoff, asked + self.uniform(0.0, asked * _JITTER))
+        return max(backoff, asked + self._uniform(0.0, asked * _JITTER))
 
 
 NO_RETRIES = RetryPolicy(0, statuses=(), budget=None)

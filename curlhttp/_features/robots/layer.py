@@ -216,7 +216,7 @@ class _RobotsStore:
                 entry.limit = None
             elif entry.limit is None or entry.limit.rate != 1 / delay:
                 entry.limit = RateLimit(1 / delay)
-                entry.limit.try_acquire(origin, now)  # for robots.txt, which was a request, too
+                entry.limit._try_acquire(origin, now)  # for robots.txt, which was a request, too
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

@@ -72,7 +72,7 @@ class Reconnections:
         if self.count >= self._most or not self._may_follow(failure):
             return None
         self.count += 1
-        delay = self._policy.delay(self._delay(retry), retry_after)
+        delay = self._policy._delay(self._delay(retry), retry_after)
         if delay is not None and isinstance(failure, CircuitBreakerOpen):
             delay = max(delay, failure.retry_after)
         return delay
@@ -90,7 +90,7 @@ class Reconnections:
     def _delay(self, retry: int | None) -> float:
         asked = 0.0 if retry is None else min(retry / 1000, _MAX_DELAY)
         if retry is not None and self.count == 1:
-            return asked + self._policy.uniform(0.0, asked * _JITTER)
+            return asked + self._policy._uniform(0.0, asked * _JITTER)
         if self._delays is None:
-            self._delays = self._backoff.delays(self._policy.uniform)
+            self._delays = self._backoff.delays(self._policy._uniform)
         return asked + next(self._delays, 0.0)
