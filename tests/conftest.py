@@ -97,7 +97,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have cases of the whole suite take turns with colours, and mix the files of a process."""
     if _is_whole(config):
-        take_turns(items)
+        take_turns([item for item in items if item.get_closest_marker("servers_real") is None])
     if shards.is_process(config):
         shards.mix(items)
 

@@ -1,7 +1,7 @@
 """Objects that users hold show documented names only: members have an underscore, or the reference.
 
 A member is documented if the reference shows it, of the class or of a public class that it derives
-from, or if it is an argument of the constructor, which the docstring describes.
+from, or if it is an argument of their constructors, which the docstrings describe.
 """
 
 from __future__ import annotations
@@ -55,16 +55,21 @@ def attributes_set_by(kind: type) -> set[str]:
 
 
 def documented(kind: type) -> set[str]:
-    try:
-        found = set(inspect.signature(kind).parameters)
-    except ValueError:  # written in C
-        found = set()
+    found: set[str] = set()
     for path, other in CLASSES.items():
         if other in kind.__mro__:
+            found |= arguments_of(other)
             found |= {
                 name.removeprefix(f"{path}.") for name in NAMES if name.startswith(f"{path}.")
             }
     return found
+
+
+def arguments_of(kind: type) -> set[str]:
+    try:
+        return set(inspect.signature(kind).parameters)
+    except ValueError:  # written in C
+        return set()
 
 
 def test_what_users_hold_shows_documented_names_only() -> None:

@@ -418,7 +418,7 @@ def test_a_read_of_the_drop_in_ends() -> None:
 def test_closing_at_any_moment_breaks_no_other_request(app: AppServer) -> None:
     """One thread closes what others read, hundreds of times, while new requests start."""
     chance = random.Random(1)
-    delays = [chance.random() * 0.002 for _ in range(400)]
+    delays = [chance.random() * 0.002 for _ in range(200)]
     with curlhttp.Client(max_connections=4, timeout=30) as client, ThreadPoolExecutor(6) as threads:
         is_over = threading.Event()
 

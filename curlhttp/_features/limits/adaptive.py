@@ -264,9 +264,6 @@ class AdaptiveLimit(Unpicklable, ConcurrencyLimit):
         maximum: the highest limit.
         per: "origin" to limit each origin separately, None to limit all together.
 
-    Attributes:
-        limit: the same as initial; `current(origin)` is that of an origin.
-
     Raises:
         ValueError: a number is below 1, or initial is not between minimum and maximum.
         TypeError: one of them is not a whole number.
