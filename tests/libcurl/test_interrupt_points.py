@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Not what libcurl calls back: see tests/libcurl/test_interrupt.py.
 _BELOW = "curlhttp._libcurl."
-_WHERE = ("curlhttp._libcurl.engines.", "curlhttp._features.hedge.layer")
+_WHERE = ("curlhttp._libcurl.engines.", "curlhttp._libcurl.driver_pool")
 
 
 async def _through(request: curlhttp.ClientRequest, send: Send) -> curlhttp.Response:

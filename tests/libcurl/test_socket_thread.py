@@ -238,10 +238,8 @@ def test_select_takes_more_sockets_than_one_call_of_windows_can() -> None:
 def only_select(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "poll", raising=False)
     monkeypatch.setattr("curlhttp._libcurl.connection_state._READABLE", 0)
-    for module in ("engines", "streams"):
-        monkeypatch.setattr(
-            f"curlhttp._libcurl.{module}.blocking.shut_down", lambda *arguments: None
-        )
+    for module in ("driver_pool", "streams.blocking"):
+        monkeypatch.setattr(f"curlhttp._libcurl.{module}.shut_down", lambda *arguments: None)
 
 
 def test_a_wait_ends_once_for_each_wake() -> None:
