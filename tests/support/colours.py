@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import pycurl
 import pytest
 
 import curlhttp
@@ -46,6 +47,11 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
+_FEATURES = pycurl.version_info()[4]
+HAS_HTTP3 = bool(_FEATURES & pycurl.VERSION_HTTP3)
+HAS_NEGOTIATE = bool(_FEATURES & (pycurl.VERSION_GSSAPI | pycurl.VERSION_SPNEGO))
+# Schannel has it from Windows Server 2022 on, and in Windows 11.
+HAS_TLS_1_3 = sys.platform != "win32" or sys.getwindowsversion().build >= 20348
 needs_posix = pytest.mark.skipif(
     sys.platform == "win32",
     reason="modes, links, paths, pipes or modules of POSIX systems",
