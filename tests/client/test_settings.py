@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import re
 import time
@@ -12,16 +11,13 @@ import pytest
 
 import curlhttp
 from curlhttp import Client
-from curlhttp._client.features import FEATURES
-from curlhttp._client.options import ClientOptions, RouteOptions
-from curlhttp._client.routing import choose_route_options
-from curlhttp._client.settings import SETTINGS, complete_settings
-from curlhttp._http.unset import UNSET
 from curlhttp.exceptions import MissingSchema, RequestException, SSLError
 from curlhttp.testing import Answer
+from curlhttp.types import ClientOptions, RouteOptions
 from tests.servers import AppServer, HTTPProxy, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
+from tests.support.internals import run_script
 from tests.support.pace import paced
 from tests.support.scripted import Scripted
 
@@ -196,37 +192,30 @@ def test_json_goes_together_with_no_other_body(make: Any) -> None:
 # --- the table of settings ---
 
 
-def test_each_setting_has_a_type_a_feature_and_a_sentence() -> None:
-    in_one = set(ClientOptions.__annotations__) ^ set(SETTINGS)
-    assert not in_one, "in only one of ClientOptions (_client/options.py) and SETTINGS"
-    assert set(RouteOptions.__annotations__) == set(choose_route_options(complete_settings({}, "")))
-    arguments, route = str(Client.__doc__), str(RouteOptions.__doc__)
-    for name, (_, feature) in SETTINGS.items():
-        said = re.search(rf"\b{name}\b", arguments)
-        assert said or f"{name}:" in route, f"{name}: the docstring of Client has no sentence on it"
-        found = importlib.util.find_spec(f"curlhttp._features.{feature}") if feature else True
-        assert found, f"there is no feature {feature!r}"
-
-
-def test_each_layer_is_switched_on_by_a_setting_of_its_feature() -> None:
-    made = {"alternatives", "endpoints", "request_hooks"}  # of http3, base_url and hooks
-    for feature in FEATURES:
-        for name in feature.settings:
-            assert name in made or SETTINGS[name].feature == feature.name
+SETTINGS = inspect.signature(Client).parameters
 
 
 @CLIENTS
-def test_a_constructor_shows_its_settings_with_their_defaults(make: Any) -> None:
-    shown = inspect.signature(make).parameters
-    assert list(shown) == list(SETTINGS)
-    for name, (default, _) in SETTINGS.items():
-        assert shown[name].default == default or default is UNSET
+def test_each_setting_has_a_type_and_a_sentence(make: Any) -> None:
+    assert inspect.signature(make).parameters == SETTINGS
+    in_one = set(ClientOptions.__annotations__) ^ set(SETTINGS)
+    assert not in_one, "in only one of ClientOptions (_client/options.py) and SETTINGS"
+    arguments, route = str(Client.__doc__), str(RouteOptions.__doc__)
+    for name in SETTINGS:
+        said = re.search(rf"\b{name}\b", arguments)
+        assert said or f"{name}:" in route, f"{name}: the docstring of Client has no sentence on it"
 
 
 @CLIENTS
 def test_a_setting_is_off_with_its_default(make: Any) -> None:
-    given = {name: default for name, (default, _) in SETTINGS.items() if default is not UNSET}
-    assert make(**given)._chain.settings.keys() == make()._chain.settings.keys()
+    """A client loads no feature for it."""
+    code = f"import sys, curlhttp; curlhttp.{make.__name__}(%s); print(*sorted(sys.modules))"
+    given = ", ".join(
+        f"{name}={setting.default!r}"
+        for name, setting in SETTINGS.items()
+        if isinstance(setting.default, (bool, int, type(None)))
+    )
+    assert run_script(code % given) == run_script(code % "")
 
 
 @CLIENTS
