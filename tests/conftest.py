@@ -34,6 +34,7 @@ from tests.support.colours import (
     take_turns,
 )
 from tests.support.every_api import Fetch, make_fetch
+from tests.support.internals import close_shared_clients
 from tests.support.scripted import Scripted
 
 _SETTINGS = ("CURL_CA_BUNDLE", "NETRC", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
@@ -296,7 +297,7 @@ def _nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     gc.unfreeze()
     if request.session.testsfailed or request.config.getoption("module") == "requests":
         return  # a failure's traceback holds what the test had; the real requests leaves sockets
-    _close_shared_client()
+    close_shared_clients()
     for find in (_handles, _tasks, lambda: _threads(threads), lambda: _open_files() - files):
         left = _what_stays(find)
         assert not left, f"{len(left)} left over, for example {list(left)[:5]}"
@@ -312,7 +313,7 @@ def _collecting_is_quick() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _functions_keep_no_connections() -> None:
     """Close the connections that curlhttp.get() kept before, because some tests count them."""
-    _close_shared_client()
+    close_shared_clients()
 
 
 def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> Collection[Any]:
@@ -323,15 +324,6 @@ def _what_stays(find: Callable[[], Collection[Any]], seconds: float = 30.0) -> C
         gc.collect()
         threading.Event().wait(0.05)
     return left
-
-
-def _close_shared_client() -> None:
-    api: Any = sys.modules.get("curlhttp.requests.api")
-    if api is not None:
-        api._adapter.close()
-    functions: Any = sys.modules.get("curlhttp._api.functions")
-    if functions is not None:
-        functions.close()
 
 
 def _handles() -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 
 import curlhttp
 from curlhttp._libcurl import check_libcurl, check_pycurl
+from curlhttp.cli.advisories import ADVISORIES
 from tests.support.internals import run_script
 
 ROOT = Path(curlhttp.__file__).parent
@@ -515,6 +516,20 @@ def test_a_safe_libcurl_is_not_warned_of(version: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_libcurl(version)
+
+
+def test_import_warns_of_each_version_that_an_advisory_touches() -> None:
+    for each in ADVISORIES:
+        if each.touches:
+            with pytest.warns(RuntimeWarning, match="known vulnerabilities"):
+                check_libcurl(".".join(map(str, each.last)))
+
+
+def test_import_warns_of_no_version_without_one() -> None:
+    major, minor, _ = max(each.last for each in ADVISORIES if each.touches)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_libcurl(f"{major}.{minor + 1}.0")
 
 
 _IN_A_SUBINTERPRETER = """

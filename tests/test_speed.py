@@ -23,10 +23,10 @@ import pytest
 
 import curlhttp
 import curlhttp.requests as requests
-from curlhttp._libcurl.dns import FAILED
 from tests.servers import RawServer
 from tests.servers.websocket import echo, speaking
 from tests.support.cli import listed, run
+from tests.support.internals import forget_failed_names
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 200\r\n\r\n" + bytes(200)
 _THINKS = 0.005  # seconds for which the server waits: a request that waits once is what users have
@@ -46,8 +46,7 @@ _WAITING_OBJECTS = 12.5 if sys.version_info >= (3, 11) else 15.5
 
 @pytest.fixture(autouse=True)
 def _no_name_has_failed() -> None:
-    """Forget hosts that other tests could not connect to: requests look for them for a minute."""
-    FAILED.clear()
+    forget_failed_names()
 
 
 @pytest.fixture(scope="module")

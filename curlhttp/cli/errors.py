@@ -41,7 +41,7 @@ _INSTEAD = {
     **dict.fromkeys(("-z", "--time-cond"), "write -H 'If-Modified-Since: ...'"),
 }
 # What the library's messages say about its arguments, and what the command line says instead.
-_HINTS = {
+HINTS = {
     "pass the path of a file or folder as verify=": "pass the path of a file with --cacert",
     "pass the path of their file as verify=": "pass the path of their file with --cacert",
     "pass curlhttp.Proxy(url=..., verify=...)": "pass --proxy-cacert, or --proxy-insecure",
@@ -144,7 +144,7 @@ def _get_exit_status(error: e.RequestException) -> int:
 
 def translate(message: str) -> str:
     """Return a message of the library with options instead of names of arguments."""
-    for argument, option in _HINTS.items():
+    for argument, option in HINTS.items():
         message = message.replace(argument, option)
     return message
 

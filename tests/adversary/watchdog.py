@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from curlhttp._libcurl.transfer import Transfer
-
 HUNG = 3  # the exit status
 _STATE = ("done", "code", "failed", "sends", "wake", "paused", "starving", "lines", "restarts")
 
@@ -31,7 +29,7 @@ def _waiting() -> Iterator[str]:
             while (frame := getattr(awaited, "cr_frame", None)) is not None:
                 yield f"{thing.get_name()}: {frame.f_code.co_filename}:{frame.f_lineno}"
                 awaited = awaited.cr_await
-        elif isinstance(thing, Transfer) and thing.request is not None:
+        elif type(thing).__name__ == "Transfer" and thing.request is not None:
             state = {name: getattr(thing, name, None) for name in _STATE}
             yield f"{thing.request} attached={thing.attached is not None} {state}"
 

@@ -114,21 +114,22 @@ async def test_the_age_of_a_cache_before_counts(cached: Any) -> None:
 
 @pytest.mark.parametrize("age", [{}, {"Age": "50"}])
 async def test_a_response_stored_in_the_future_is_validated_first(
-    cached: Any, age: dict[str, str]
+    scripted: Scripted, age: dict[str, str]
 ) -> None:
-    script = [Answer(headers={**TAGGED, **age}, content=b"one"), 304, 304]
-    client, engine = cached(script)
-    await client.get(URL)
-    assert (await client.get(URL)).from_cache
-    engine._epoch -= 30  # the clock is set back
-    routes: list[dict[str, str]] = [{"Cache-Control": "max-stale"}, {}]
-    response = await client.get(URL, headers=routes[0])
+    cache = Cache(":memory:")
+    first, ahead = scripted([Answer(headers={**TAGGED, **age}, content=b"one")], cache=cache)
+    ahead.advance(60)
+    await first.get(URL)
+    assert (await first.get(URL)).from_cache
+    client, engine = scripted([304], cache=cache)  # its clock is behind
+    engine.advance(30)
+    response = await client.get(URL, headers={"Cache-Control": "max-stale"})
     assert response.cache_status == "curlhttp; fwd=stale; fwd-status=304"
-    assert len(engine.sent) == 2
+    assert len(engine.sent) == 1
     assert (await client.get(URL)).cache_status.startswith("curlhttp; hit")  # stored now
-    engine._epoch -= 30
-    assert (await client.get(URL)).content == b"one"
-    assert len(engine.sent) == 3
+    last, behind = scripted([304], cache=cache)
+    assert (await last.get(URL)).content == b"one"
+    assert len(behind.sent) == 1
 
 
 @pytest.mark.parametrize(

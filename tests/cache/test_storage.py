@@ -19,8 +19,8 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Cache, Client
-from curlhttp._features.cache import storage as store_module
 from curlhttp.testing import Answer, ScriptedEngine
+from tests.support.forced import force
 from tests.support.scripted import Scripted
 
 pytestmark = pytest.mark.anyio
@@ -92,15 +92,30 @@ def test_with_a_closed_cache_requests_go_to_the_server(
     assert caplog.records == []
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """Return the connections to databases that are opened in the test."""
+    found: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def keep(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        found.append(connect(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", keep)
+    return found
+
+
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_cache_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, where: str) -> None:
+def test_a_cache_is_bounded_and_drops_the_least_recently_used(
+    tmp_path: Path, where: str, opened: list[sqlite3.Connection]
+) -> None:
     path = tmp_path / "http.db"
     response = Answer(headers={"Cache-Control": "max-age=60"}, content=os.urandom(50_000))
     with Cache(path if where == "file" else ":memory:", max_size=1_000_000) as cache:
-        storage: Any = cache._store._storage
         for number in range(60):
             # A second goes by, as the storage has it.
-            storage.connection.execute("UPDATE entries SET last_accessed_at = last_accessed_at - 2")
+            opened[-1].execute("UPDATE entries SET last_accessed_at = last_accessed_at - 2")
             once(cache, f"{URL}{number}", response)
             assert once(cache, URL + "0", response).from_cache
         assert once(cache, URL + "59").from_cache
@@ -186,8 +201,12 @@ async def test_a_row_that_cannot_be_read_is_fetched_again(
 
 
 async def test_a_file_locked_by_another_process_blocks_no_request(
-    scripted: Scripted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    scripted: Scripted,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    force(monkeypatch, "seconds without a cache after it failed", 0.0)
     with Cache(tmp_path / "http.db") as cache:
         client, _ = scripted(lambda request: FRESH, cache=cache)
         await client.get(URL)
@@ -197,7 +216,6 @@ async def test_a_file_locked_by_another_process_blocks_no_request(
         assert (await client.get(URL + "new")).content == b"one"
         other.rollback()
         other.close()
-        cache._store._resumes_at = 0.0  # the pause is over
         await client.get(URL + "new")
         assert (await client.get(URL + "new")).from_cache
     assert len(caplog.records) == 1
@@ -210,10 +228,11 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         Cache(tmp_path / "http.db")
 
 
-def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_fails_no_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, opened: list[sqlite3.Connection]
+) -> None:
     with Cache(tmp_path / "http.db") as cache:
-        storage: Any = cache._store._storage
-        storage.connection.execute("PRAGMA max_page_count = 20")  # SQLITE_FULL above that
+        opened[-1].execute("PRAGMA max_page_count = 20")  # SQLITE_FULL above that
         response = Answer(headers={"Cache-Control": "max-age=60"}, content=bytes(10**6))
         assert len(once(cache, answer=response).content) == 10**6
         assert not once(cache).from_cache
@@ -224,7 +243,6 @@ def test_a_full_disk_fails_no_request(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_hishels_own_log_is_anothers_to_read(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("hishel._core._storages._sync_sqlite").error("of another program")
     assert [each.getMessage() for each in caplog.records] == ["of another program"]
-    assert not store_module._storage_errors.is_active
 
 
 # threads and processes
@@ -258,6 +276,7 @@ _PROCESS = """
 import sys
 from curlhttp import Cache, Client
 from curlhttp.testing import Answer, ScriptedEngine
+from tests.support.forced import force
 answer = Answer(headers={"Cache-Control": "max-age=600"}, content=b"one" * 1000)
 with Cache(sys.argv[1]) as cache:
     with Client(cache=cache, transport=ScriptedEngine(lambda request: answer)) as client:
@@ -304,14 +323,16 @@ def test_a_forked_child_reopens_the_file(tmp_path: Path) -> None:
     queue.join_thread()
 
 
-def test_a_dropped_cache_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_dropped_cache_leaves_nothing_open(
+    tmp_path: Path, opened: list[sqlite3.Connection]
+) -> None:
     cache: Cache | None = Cache(tmp_path / "http.db")
     assert cache is not None
-    storage: Any = cache._store._storage
     once(cache)
     cache = None
     gc.collect()
-    assert storage.connection is None
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[-1].execute("SELECT 1")
 
 
 async def test_a_task_cancelled_in_the_store_breaks_nothing(tmp_path: Path) -> None:
@@ -432,13 +453,22 @@ EDITS = {
     "another's key": "UPDATE entries SET cache_key = (SELECT min(cache_key) FROM entries)",
     "longer fresh": "UPDATE entries SET data = "
     "CAST(replace(CAST(data AS TEXT), 'max-age=60', 'max-age=99') AS BLOB)",
+    "no checksum": "UPDATE entries SET data = "
+    "CAST(replace(CAST(data AS TEXT), ':seal', ':none') AS BLOB)",
+    "no checksum of the body": "UPDATE entries SET data = "
+    "CAST(replace(CAST(data AS TEXT), ':body', ':none') AS BLOB)",
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
 async def test_a_damaged_entry_is_removed(
-    scripted: Scripted, tmp_path: Path, edit: str, caplog: pytest.LogCaptureFixture
+    scripted: Scripted,
+    tmp_path: Path,
+    edit: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    force(monkeypatch, "seconds without a cache after it failed", 0.0)
     response = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
     with Cache(tmp_path / "http.db") as cache:
         client, engine = scripted(lambda request: response, cache=cache)
@@ -451,27 +481,12 @@ async def test_a_damaged_entry_is_removed(
         connection.close()
         sent = len(engine.sent)
         for url in (URL, URL + "other"):
-            cache._store._resumes_at = 0.0
             assert (await client.get(url)).content == LONG
         changed = len(engine.sent) - sent
         assert changed == (1 if edit == "another's key" else 2)
         for url in (URL, URL + "other"):
-            cache._store._resumes_at = 0.0
             assert (await client.get(url)).from_cache
     assert [each for each in caplog.records if edit != "no count"] == []
-
-
-async def test_an_entry_without_a_checksum_is_a_miss(
-    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Cache(tmp_path / "http.db") as cache:
-        client, engine = scripted(lambda request: FRESH, cache=cache)
-        with monkeypatch.context() as patch:
-            patch.setattr(store_module, "add_checksums", lambda *arguments: None)
-            await client.get(URL)
-        assert not (await client.get(URL)).from_cache
-        assert (await client.get(URL)).from_cache
-        assert len(engine.sent) == 2
 
 
 async def test_a_confirmed_response_is_whole_still(scripted: Scripted, tmp_path: Path) -> None:
@@ -486,8 +501,12 @@ async def test_a_confirmed_response_is_whole_still(scripted: Scripted, tmp_path:
         assert len(engine.sent) == 2
 
 
-async def test_a_damaged_entry_in_redis_is_removed(scripted: Scripted, redis_url: str) -> None:
+async def test_a_damaged_entry_in_redis_is_removed(
+    scripted: Scripted, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import redis
+
+    force(monkeypatch, "seconds without a cache after it failed", 0.0)
 
     response = Answer(headers={"Cache-Control": "max-age=60"}, content=LONG)
     with Cache(redis=redis_url) as cache, redis.Redis.from_url(redis_url) as admin:
@@ -503,7 +522,6 @@ async def test_a_damaged_entry_in_redis_is_removed(scripted: Scripted, redis_url
         for number, kind in enumerate(("chunks", "entry"), 1):
             await client.get(URL)
             edit(kind)
-            cache._store._resumes_at = 0.0
             assert (await client.get(URL)).content == LONG
             assert len(engine.sent) == number + 1
             assert (await client.get(URL)).from_cache

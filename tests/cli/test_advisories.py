@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from itertools import pairwise
 
 import pytest
 
-from curlhttp._libcurl import check_libcurl
 from curlhttp.cli import advisories
 from curlhttp.cli.advisories import ADVISORIES, advisories_for
 from tests.support.cli import run
+from tests.support.forced import force
 from tests.support.internals import ROOT
 
-_USED_BY = "".join(path.read_text() for path in (ROOT / "curlhttp" / "_curl").rglob("*.py"))
+_USED_BY = "".join(path.read_text() for path in (ROOT / "curlhttp" / "_libcurl").rglob("*.py"))
 _OLDEST = (7, 80, 0)  # that curlhttp takes
 
 
@@ -33,30 +32,10 @@ def test_no_advisory_is_there_twice_and_the_newest_is_first() -> None:
     assert all(newer > older for newer, older in pairwise(numbers))
 
 
-def test_each_reason_is_needed() -> None:
-    given = {each.touches or each.spared for each in ADVISORIES}
-    known = {*advisories._TOUCHED.values(), *advisories._SPARED.values()}
-    assert known <= given
-
-
 def test_an_option_that_spares_us_is_not_used() -> None:
     options = [each.spared.rpartition(" ")[2] for each in ADVISORIES if " not use " in each.spared]
     assert len(options) > 5
     assert [name for name in options if f"pycurl.{name}" in _USED_BY] == []
-
-
-def test_import_warns_of_each_version_that_an_advisory_touches() -> None:
-    for each in ADVISORIES:
-        if each.touches:
-            with pytest.warns(RuntimeWarning, match="known vulnerabilities"):
-                check_libcurl(".".join(map(str, each.last)))
-
-
-def test_import_warns_of_no_version_without_one() -> None:
-    major, minor, _ = max(each.last for each in ADVISORIES if each.touches)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_libcurl(f"{major}.{minor + 1}.0")
 
 
 def test_advisories_are_found_by_version() -> None:
@@ -71,9 +50,7 @@ def test_advisories_are_found_by_version() -> None:
 
 
 def test_doctor_lists_those_of_the_libcurl_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "curlhttp._libcurl.libcurl_version", lambda: "PycURL/7.48.0 libcurl/8.22.0 x"
-    )
+    force(monkeypatch, "the version of libcurl", lambda: "PycURL/7.48.0 libcurl/8.22.0 x")
     report = json.loads(run("doctor", "--json").out)["advisories"]
     by_number = {each["id"]: each for each in report["apply"]}
     upload = by_number["CVE-2026-92392"]

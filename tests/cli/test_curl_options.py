@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import re
-import ssl
 import subprocess
 import sys
 import time
-from io import TextIOWrapper
 from pathlib import Path
 
 import pytest
 
-from curlhttp.cli import request_body
-from curlhttp.cli.options import _create_context
 from tests.servers import (
     AppConnection,
     AppServer,
@@ -26,7 +20,7 @@ from tests.servers import (
     SOCKSProxy,
     refused_port,
 )
-from tests.support.cli import echoed, finish, run, start
+from tests.support.cli import echoed, finish, listed, run, start
 from tests.support.colours import needs_pem_certificates, needs_posix
 from tests.support.internals import ROOT
 
@@ -267,11 +261,17 @@ def test_versions_of_tls(tls_app: AppServer, certs: Certs) -> None:
         if option != ["--tlsv1"]:
             assert run("get", tls_app.url, *option).status == 60
     assert run("get", tls_app.url, "-k", "--tlsv1.3", "--tls-max", "1.2").status == 35
-    context = pickle.loads(pickle.dumps(_create_context(None, False, "1.2", "1.3")))
-    assert (context.minimum_version, context.maximum_version) == (
-        ssl.TLSVersion.TLSv1_2,
-        ssl.TLSVersion.TLSv1_3,
-    )
+
+
+@pytest.mark.parametrize(("options", "failed"), [([], 0), (["--tls-max", "1.2"], 1)])
+def test_processes_use_the_versions_of_tls(
+    tls_app: AppServer, certs: Certs, tmp_path: Path, options: list[str], failed: int
+) -> None:
+    file = listed(tmp_path, tls_app.url)
+    trust = ["--cacert", certs.ca_path, "--tlsv1.3", *options]
+    ended = run("fetch", file, "-o", tmp_path / "out", "--processes", 1, *trust)
+    assert ended.status == failed, ended.err
+    assert len(tls_app.requests) == 1 - failed
 
 
 def test_all_errors_are_retried(app: AppServer) -> None:
@@ -411,13 +411,15 @@ def test_items_that_do_not_nest_are_refused(app: AppServer, items: list[str]) ->
 
 def piped(data: bytes, *arguments: object) -> bytes:
     """Run a command with a pipe as stdin, and return what it prints."""
-    return subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "curlhttp", *map(str, arguments)],
         input=data,
         capture_output=True,
         check=True,
         cwd=ROOT,
-    ).stdout
+    )
+    assert ended.stderr == b""
+    return ended.stdout
 
 
 @pytest.mark.slow
@@ -432,18 +434,12 @@ def test_what_is_piped_is_the_body(app: AppServer, data: bytes) -> None:
 
 
 @needs_posix
-def test_it_says_that_it_waits_for_a_body(
-    app: AppServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(request_body, "_PATIENCE", 0.01)
-    reading, writing = os.pipe()
-    with open(reading, "rb") as stdin, open(writing, "wb", buffering=0) as writer:
-        monkeypatch.setattr("sys.stdin", TextIOWrapper(stdin))
-        request_body._say_if_waiting()
-        assert "waiting for the body on stdin" in capsys.readouterr().err
-        writer.write(b"x")
-        request_body._say_if_waiting()
-        assert capsys.readouterr().err == ""
+def test_it_says_that_it_waits_for_a_body(app: AppServer) -> None:
+    process = start("post", app.url + "/echo", stdin=subprocess.PIPE)
+    assert process.stderr is not None
+    assert b"waiting for the body on stdin" in process.stderr.readline()
+    out, err = process.communicate(b"x")
+    assert (json.loads(out)["body"], err) == ("x", b"")
 
 
 @pytest.mark.slow

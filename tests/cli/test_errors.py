@@ -9,8 +9,14 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions
-from curlhttp.cli.errors import _HINTS, _get_exit_status, translate
+from curlhttp.cli.errors import HINTS, to_failure, translate
 from tests.support.cli import run
+
+
+def get_status(error: exceptions.RequestException) -> int:
+    failure = to_failure(error)
+    assert failure is not None
+    return failure.status
 
 
 def test_every_error_has_a_status() -> None:
@@ -19,13 +25,13 @@ def test_every_error_has_a_status() -> None:
         if not issubclass(kind, exceptions.RequestException):
             continue
         arguments = ("no", "", 0) if kind is exceptions.JSONDecodeError else ("no",)
-        assert 1 <= _get_exit_status(kind(*arguments)) <= 97
+        assert 1 <= get_status(kind(*arguments)) <= 97
 
 
 def test_the_code_of_libcurl_comes_first() -> None:
-    assert _get_exit_status(exceptions.SSLError("no", curl_code=60)) == 60
-    assert _get_exit_status(exceptions.SSLError("no")) == 35
-    assert _get_exit_status(exceptions.ReadTimeout("no", curl_code=42)) == 28
+    assert get_status(exceptions.SSLError("no", curl_code=60)) == 60
+    assert get_status(exceptions.SSLError("no")) == 35
+    assert get_status(exceptions.ReadTimeout("no", curl_code=42)) == 28
 
 
 def _get_texts() -> set[str]:
@@ -42,11 +48,11 @@ def _get_texts() -> set[str]:
 
 def test_each_translated_hint_is_in_a_message_of_the_library() -> None:
     texts = _get_texts()
-    assert [hint for hint in _HINTS if not any(hint in text for text in texts)] == []
+    assert [hint for hint in HINTS if not any(hint in text for text in texts)] == []
 
 
 def test_no_hint_of_the_library_names_an_argument_after_translation() -> None:
-    for hint in _HINTS:
+    for hint in HINTS:
         assert "=" not in translate(f"GET http://a/: {hint}").replace("://", "")
 
 

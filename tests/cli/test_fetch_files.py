@@ -7,19 +7,21 @@ import gzip
 import json
 import lzma
 import random
+import zlib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from curlhttp._http.decoding import ZSTD_MODULE
 from curlhttp.cli.errors import CommandFailed
 from curlhttp.cli.fetch.records import FetchRecord
+from curlhttp.distributed.partition import Partition, TextLines
+from curlhttp.distributed.worker import WorkerConfig, pickle_settings, run_partition
 from tests.cli.test_files import full_disk
 from tests.cli.test_resume import asked, urls, whole
 from tests.servers import AppServer
 from tests.support.cli import FILES, finish, listed, recorded, run, start
+from tests.support.codings import zstd
 from tests.support.values import slow_but_for
 
 APPENDED = [name for name in FILES if name not in ("out", "out.db", "out.parquet")]
@@ -27,7 +29,7 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bzip2": bz2.compress,
     "xz": lzma.compress,
-    "zstd": import_module(ZSTD_MODULE or "zlib").compress,
+    "zstd": (zstd or zlib).compress,
 }
 
 
@@ -93,10 +95,10 @@ def test_a_link_that_is_no_address_is_not_sent(
         (record,) = recorded(tmp_path / "out.jsonl")
         assert (record["error"], record["reason"]) == ("BadLine", "invalid")
     elif not line.startswith("{"):
-        from curlhttp.distributed.worker import _complete
-
-        text = file.read_text()
-        assert _complete(text, text) == text
+        config = WorkerConfig(str(tmp_path), "jsonl", 8, None, True, pickle_settings({}))
+        source = TextLines(str(file), 0, file.stat().st_size, 0)
+        result = run_partition(config, Partition(0, source, "00000000"))
+        assert (result.rows, result.statuses) == (1, {})
     assert app.connections == 0
 
 

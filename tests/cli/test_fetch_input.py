@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from curlhttp.cli.fetch.input import InputLine, InputLines
 from tests.support.cli import run
+from tests.support.forced import force
 
 
 def lines(*texts: bytes) -> list[InputLine]:
@@ -18,7 +19,7 @@ def lines(*texts: bytes) -> list[InputLine]:
 
 
 def test_an_endless_line_is_bad_and_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp.cli.fetch.input._MAX_LINE", 20)
+    force(monkeypatch, "bytes of a line of a fetch", 20)
     found = lines(b"http://h/123456789a", b"x" * 21, b"x" * 1000, b"http://h/b")
     assert [bool(line.problem) for line in found] == [False, True, True, False]
     assert [line.number for line in found] == [1, 2, 3, 4]

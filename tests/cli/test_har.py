@@ -23,6 +23,7 @@ from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer, refused_port
 from tests.support.cli import run
 from tests.support.colours import needs_posix
+from tests.support.forced import force
 from tests.support.internals import ROOT
 from tests.support.scripted import steady
 
@@ -288,7 +289,7 @@ def test_a_redirect_to_a_long_url_is_not_followed(monkeypatch: pytest.MonkeyPatc
 def test_a_file_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "_MAX_FILE", 1024)
+    force(monkeypatch, "bytes of a HAR file", 1024)
     path = tmp_path / "x.har"
     path.write_bytes(b" " * 1025)
     ended = run("har", "view", path)

@@ -8,37 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from curlhttp._features.typed_urls import add_scheme
 from curlhttp.cli.options import integer, parse_rate, parse_seconds, parse_size
 from tests.servers import AppServer
 from tests.support.cli import listed, run
-
-
-@pytest.mark.parametrize(
-    ("typed", "url"),
-    [
-        ("localhost", "http://localhost"),
-        ("localhost:8000/x", "http://localhost:8000/x"),
-        ("LOCALHOST?a=https://b", "http://LOCALHOST?a=https://b"),
-        ("api.localhost/", "http://api.localhost/"),
-        (":8000/x", "http://localhost:8000/x"),
-        ("127.0.0.1:1", "http://127.0.0.1:1"),
-        ("[::1]:1/x", "http://[::1]:1/x"),
-        ("192.168.1.1", "http://192.168.1.1"),
-        ("printer/status", "http://printer/status"),
-        ("printer.local", "http://printer.local"),
-        ("localhost:443", "https://localhost:443"),
-        ("example.org", "https://example.org"),
-        ("me:pw@example.org:8080/x", "https://me:pw@example.org:8080/x"),
-        ("me:pw@localhost:8080/x", "http://me:pw@localhost:8080/x"),
-        ("8.8.8.8", "https://8.8.8.8"),
-        ("//example.org", "https://example.org"),
-        ("HTTP://example.org", "HTTP://example.org"),
-        ("", ""),
-    ],
-)
-def test_a_url_gets_the_scheme_that_its_host_is_likely_to_speak(typed: str, url: str) -> None:
-    assert add_scheme(typed) == url
 
 
 def test_verbose_shows_the_chosen_scheme(app: AppServer) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import sqlite3
 import subprocess
-import sys
+import tracemalloc
+import zlib
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from curlhttp._features.fetch.compressed_files import read_members
-from curlhttp._features.fetch.warc import read_metadata
 from curlhttp.cli.fetch.recorded import RecordedLines
 from curlhttp.cli.fetch.run import DeferredInterrupts
 from tests.servers import AppConnection, AppServer, Record, refused_port
 from tests.support.cli import FILES, QUICK, Ended, finish, listed, recorded, run, start
+from tests.support.codings import zstd
 from tests.support.values import slow_but_for
 
 LINES = 2000
@@ -57,19 +59,26 @@ def whole(out: Path) -> dict[int, int]:
 
 
 def count_members(out: Path) -> dict[int, int]:
-    with out.open("rb") as file:
-        if ".warc" in out.name:
-            found = read_metadata(file, is_compressed=out.suffix == ".gz")
-            return Counter(json.loads(content)["line"] for content, _ in found)
-        numbers: list[int] = []
-        text = b""
-        for piece in read_members(file, "gzip" if out.suffix == ".gz" else "zstd"):
-            if isinstance(piece, bytes):
-                text += piece
-            else:
-                numbers += [json.loads(line)["line"] for line in text.splitlines()]
-                text = b""
-        return Counter(numbers)
+    content = out.read_bytes()
+    if out.suffix in (".gz", ".zst"):
+        content = b"".join(whole_members(content, out.suffix))
+    if ".warc" in out.name:
+        kind = rb"WARC-Type: metadata\r\n(?:[^\r\n]+\r\n)*\r\n"
+        lines = re.findall(kind + rb"(\{[^\r\n]*\})\r\n\r\n", content)
+    else:
+        lines = content.splitlines()
+    return Counter(json.loads(line)["line"] for line in lines)
+
+
+def whole_members(content: bytes, suffix: str) -> Iterator[bytes]:
+    while content:
+        decoder = zlib.decompressobj(31) if suffix == ".gz" else zstd.ZstdDecompressor()
+        with suppress(zlib.error, zstd.ZstdError):
+            text = decoder.decompress(content)
+        if not decoder.eof:
+            return
+        yield text
+        content = decoder.unused_data
 
 
 def asked(app: AppServer) -> list[int]:
@@ -372,9 +381,13 @@ def test_a_line_is_new_done_failed_or_changed() -> None:
 
 def test_lines_are_remembered_in_four_bytes_each() -> None:
     recorded = RecordedLines()
-    for number in range(1, 200_001):
-        recorded.add(number, number, True)
-    assert sys.getsizeof(recorded._lines) < 4 * 300_000
+    tracemalloc.start()
+    try:
+        for number in range(1, 200_001):
+            recorded.add(number, number, True)
+        assert tracemalloc.get_traced_memory()[0] < 4 * 300_000
+    finally:
+        tracemalloc.stop()
     assert recorded.state(199_999, 199_999) == "done"
 
 

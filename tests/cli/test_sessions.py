@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from curlhttp._http.cookies.jar import Cookies, cookie_header
-from curlhttp._http.cookies.parsing import new_cookie
-from curlhttp._http.url import parse_url
+from curlhttp import Client, Cookies
 from curlhttp.cli.sessions import load_cookies, save_cookies
+from curlhttp.testing import ScriptedEngine
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.cli import Ended, echoed, run
 from tests.support.colours import needs_posix
@@ -57,10 +56,13 @@ def test_headers_credentials_and_cookies_are_sent_again(app: AppServer) -> None:
 def test_a_session_keeps_the_order_of_its_cookies(tmp_path: Path) -> None:
     jar = Cookies()
     for name, domain in [("a", ".h.test"), ("b", "h.test"), ("c", ".h.test"), ("d", "h.test")]:
-        jar.set_cookie(new_cookie(name, "1", domain, domain.startswith("."), "/", False, None))
+        jar.set(name, "1", domain)
     save_cookies(tmp_path / "jar", jar)
     loaded = load_cookies(tmp_path / "jar")
-    assert cookie_header(loaded, parse_url("http://h.test/")) == "a=1; b=1; c=1; d=1"
+    engine = ScriptedEngine([200])
+    with Client(transport=engine, cookies=loaded) as client:
+        client.get("http://h.test/")
+    assert engine.sent[0].headers["Cookie"] == "a=1; b=1; c=1; d=1"
 
 
 def test_a_session_of_another_name_or_none_gets_nothing(app: AppServer) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from curlhttp._libcurl import has_http3
 from tests.servers import AppServer, Certs, HTTPProxy
-from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.colours import HAS_HTTP3, ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.forced import force
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
-needs_http3 = pytest.mark.skipif(not has_http3(), reason="this libcurl has no HTTP/3")
+needs_http3 = pytest.mark.skipif(not HAS_HTTP3, reason="this libcurl has no HTTP/3")
 
 MakeClient = Callable[..., AnyClient]
 
@@ -94,8 +94,6 @@ async def test_an_invalid_value_is_refused(
     odd: Any = "always"
     with pytest.raises(ValueError, match="http3 must be True, False or 'auto'"):
         make_client(http3=odd)
-    import curlhttp._libcurl
-
-    monkeypatch.setattr(curlhttp._libcurl, "has_http3", lambda: False)
+    force(monkeypatch, "whether libcurl has HTTP/3", lambda: False)
     with pytest.raises(ValueError, match="built without HTTP/3"):
         make_client(http3="auto")

@@ -25,7 +25,14 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient, AnyStream
-from tests.support.internals import count_descriptors, get_engine, get_slots, wait_until_waiting
+from tests.support.internals import (
+    assert_nothing_runs,
+    count_descriptors,
+    count_running,
+    get_slots,
+    handles_of,
+    wait_until_waiting,
+)
 
 pytestmark = [
     pytest.mark.anyio,
@@ -59,7 +66,7 @@ async def test_a_body_that_raises_cancelled_error_ends_its_request(
                 pass
         else:
             await client.real.put(app.url + "/echo", content=body)
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 _BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npiece"
@@ -90,20 +97,12 @@ async def cancel_once(
     assert set(ends) <= {"CancelledError", "Cancelled"}
 
 
-def assert_free(client: AnyClient) -> None:
-    engine = get_engine(client)
-    assert engine._pool.slots.used == 0
-    assert not engine._pool.slots.waiters
-    assert not engine._driver.running
-    assert all(transfer.request is None for transfer in engine._pool.all)
-
-
 async def test_a_request_cancelled_after_a_redirect_frees_its_handle(
     client: AnyClient, app: AppServer
 ) -> None:
     app.route("/to", lambda record, out: out.reply(302, b"", [("Location", "/stall")]))
     await cancel_once(lambda: len(app.requests) == 2, lambda: client.get(app.url + "/to"))
-    assert_free(client)
+    assert_nothing_runs(client)
     assert (await client.get(app.url)).content == b"hello"
 
 
@@ -117,7 +116,7 @@ async def test_a_request_cancelled_while_it_waits_for_the_pool_leaves_the_queue(
             lambda: len(waiting) == 3, lambda: client.get(app.url + "/cancelled"), count=3
         )
         assert not waiting
-    assert_free(client)
+    assert_nothing_runs(client)
     assert (await client.get(app.url + "/")).status_code == 200
     assert len(app.requests) == 2
 
@@ -143,7 +142,7 @@ async def test_a_slot_granted_to_a_request_that_is_cancelled_goes_to_the_next(
                     await held.aclose()  # grants the first
                     scope.cancel()
     assert statuses == [200]
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_a_request_cancelled_while_connecting_closes_its_socket(
@@ -154,11 +153,11 @@ async def test_a_request_cancelled_while_connecting_closes_its_socket(
     before = count_descriptors()
     with BlackHole() as hole:
         await cancel_once(
-            lambda: len(get_engine(client)._driver.running) == 5,
+            lambda: count_running(client) == 5,
             lambda: client.get(hole.url + "/"),
             count=5,
         )
-        assert_free(client)
+        assert_nothing_runs(client)
     assert count_descriptors() <= before + 1  # the five may have made one more wake-up descriptor
 
 
@@ -168,7 +167,7 @@ async def test_a_request_cancelled_while_it_waits_closes_its_connection(
 ) -> None:
     client = make_client()
     await cancel_once(lambda: app.requests, lambda: client.get(app.url + path))
-    assert_free(client)
+    assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -188,7 +187,7 @@ async def test_other_requests_continue_when_one_is_cancelled(
             lambda: len(app.requests) >= 9, lambda: client.get(app.url + "/stall"), count=5
         )
     assert bodies == [b"x" * 20] * 4
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_the_task_that_polls_the_sockets_may_be_cancelled_first(
@@ -213,7 +212,7 @@ async def test_the_task_that_polls_the_sockets_may_be_cancelled_first(
             for scope in scopes[:3]:
                 scope.cancel()
     assert done == [3]
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_cancelling_all_but_the_last_at_once_hands_over(
@@ -232,7 +231,7 @@ async def test_cancelling_all_but_the_last_at_once_hands_over(
                     while len(app.requests) < 11:
                         await anyio.sleep(0.001)
                     scope.cancel()
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_cancelling_the_reading_of_a_stream_closes_it(
@@ -247,7 +246,7 @@ async def test_cancelling_the_reading_of_a_stream_closes_it(
             pieces.append(piece)
 
     await cancel_once(lambda: pieces, read)
-    assert_free(client)
+    assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
     assert streamed.real.is_closed
     await streamed.aclose()
@@ -269,7 +268,7 @@ async def test_cancelling_an_upload_from_an_async_iterator_ends_the_iterator(
         lambda: asked.is_set() and app.requests,
         lambda: client.post(app.url + "/upload", content=body()),
     )
-    assert_free(client)
+    assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
     assert (await client.get(app.url + "/")).status_code == 200
 
@@ -290,7 +289,7 @@ async def test_cancelling_an_upload_that_the_server_does_not_read_frees_the_hand
         lambda: client.post(app.url + "/unread", content=bytes(8 << 20)),
     )
     notified.set()
-    assert_free(client)
+    assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -302,7 +301,7 @@ async def test_cancelling_on_http2_resets_the_stream_and_keeps_the_connection(
     await cancel_once(
         lambda: len(h2_app.requests) == 4, lambda: client.get(h2_app.url + "/stall"), count=3
     )
-    assert_free(client)
+    assert_nothing_runs(client)
     # libcurl sends the RST_STREAM when it next has something to do for the connection
     assert (await client.get(h2_app.url + "/")).status_code == 200
     assert h2_app.wait_for(lambda: len(h2_app.resets) == 3)
@@ -316,7 +315,7 @@ async def test_a_timeout_of_the_callers_own_cancels(
     with anyio.move_on_after(0.05) as scope:
         await client.get(app.url + "/stall")
     assert scope.cancelled_caught
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_a_request_in_a_cancelled_scope_sends_nothing_more(
@@ -328,7 +327,7 @@ async def test_a_request_in_a_cancelled_scope_sends_nothing_more(
         scope.cancel()
         await client.get(app.url + "/stall")
     assert scope.cancelled_caught
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 async def test_a_thousand_cancels_leave_nothing_behind(
@@ -343,13 +342,13 @@ async def test_a_thousand_cancels_leave_nothing_behind(
         urls = [app.url + "/stall", h2_app.url + "/stall", hole.url + "/", app.url + "/stall-after"]
 
         def ready() -> bool:
-            return len(get_engine(client)._driver.running) >= 50
+            return count_running(client) >= 50
 
         for number in range(20):
             url = urls[number % 4]
             await cancel_once(ready, lambda url=url: client.get(url), count=50)  # type: ignore[misc]
-    assert_free(client)
-    assert len(get_engine(client)._pool.all) <= 60
+    assert_nothing_runs(client)
+    assert len(handles_of(client)) <= 60
     if tasks is not None:
         assert asyncio.all_tasks() == tasks
     assert app.wait_for(lambda: not app.open_connections)
@@ -386,4 +385,4 @@ async def test_closing_a_response_ends_the_read_of_another_task(
             assert (await client.get(server.url)).content == b"next"
     assert [str(error) for error in ends] == ["this response was closed while it was read"]
     assert isinstance(ends[0], StreamConsumedError)
-    assert_free(client)
+    assert_nothing_runs(client)

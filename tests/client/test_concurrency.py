@@ -30,7 +30,13 @@ from tests.servers import (
     response,
 )
 from tests.support.colours import AnyClient
-from tests.support.internals import get_engine, in_thread, run_script
+from tests.support.internals import (
+    assert_nothing_runs,
+    driver_of,
+    in_thread,
+    is_read,
+    run_script,
+)
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -289,7 +295,7 @@ async def test_an_idle_connection_that_the_server_closed_wakes_the_loop_once(
     client = make_client()
     with RawServer(_respond_once_and_close_on(close_now)) as server, AppServer() as other:
         await client.get(server.url + "/")
-        poller = get_engine(client)._driver.poller
+        poller = driver_of(client).poller
         polls: list[Any] = []
         poll = poller.poll
 
@@ -344,15 +350,14 @@ async def test_after_a_failed_callback_the_engine_starts_over(
 
     client = make_client()
     await client.get(app.url + "/")
-    first = get_engine(client)._driver
+    first = driver_of(client)
     first.poller.watch = fail
     with pytest.raises(MemoryError), anyio.fail_after(30):
         await client.get(app.url + "/delay/0.05")
     for _ in range(2):
         assert (await client.get(app.url + "/")).status_code == 200
-    engine = get_engine(client)
-    assert engine._driver is not first
-    assert engine._pool.slots.used == 0
+    assert driver_of(client) is not first
+    assert_nothing_runs(client)
     assert app.wait_for(lambda: app.open_connections == 1)
 
 
@@ -372,20 +377,20 @@ def until(is_so: Callable[[], object]) -> None:
 
 def ended_read(stream: curlhttp.StreamedResponse) -> BaseException | None:
     """Close a response whose read waits in another thread, and return what that raised."""
-    incoming: Any = stream._incoming
-    transfer = incoming._transfer
     with ThreadPoolExecutor(1) as threads:
         read = threads.submit(stream.read)
-        until(lambda: transfer.wake is not None)
+        until(lambda: is_read(stream))
         stream.close()
         return read.exception(timeout=30)
 
 
 def is_free(client: curlhttp.Client) -> bool:
     """Return whether no slot is taken."""
-    engine: Any = client._engine
-    engine._pool._release_ready()
-    return not engine._pool.slots.used and not engine._opened
+    try:
+        assert_nothing_runs(client)
+    except AssertionError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("body", [b"", b"piece"], ids=["nothing came", "some came"])

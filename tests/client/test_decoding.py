@@ -15,7 +15,7 @@ from typing import Any
 import brotli
 import pytest
 
-from curlhttp._http.decoding import ACCEPT_ENCODING
+import curlhttp
 from curlhttp.exceptions import ContentDecodingError
 from tests.servers import (
     AppConnection,
@@ -30,6 +30,9 @@ from tests.servers.routes import CODERS
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.every_api import EVERY_API, Fetch
 from tests.support.pace import assert_cheap
+
+with curlhttp.Client() as _client:
+    ACCEPT_ENCODING = _client.headers["Accept-Encoding"]
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
@@ -9,25 +10,27 @@ import pickle
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._api import functions
-from curlhttp._http.config import CA_VARIABLES
-from curlhttp._http.unset import USE_CLIENT_DEFAULT
 from curlhttp.exceptions import InvalidURL, MissingSchema
+from curlhttp.types import USE_CLIENT_DEFAULT
 from tests.servers import (
+    AppConnection,
     AppServer,
     HTTPProxy,
     RawConnection,
     RawServer,
+    Record,
     payload,
     refused_port,
     respond_and_close,
 )
+from tests.support.internals import close_shared_clients
 from tests.support.pace import paced
 
 
@@ -35,8 +38,7 @@ from tests.support.pace import paced
 def _fresh() -> Iterator[None]:
     """Close the shared connections after each test."""
     yield
-    functions.close()
-    requests.api._adapter.close()
+    close_shared_clients()
 
 
 @pytest.mark.parametrize("verb", ["get", "options", "head", "post", "put", "patch", "delete"])
@@ -95,20 +97,21 @@ def test_a_bad_url_is_an_error(url: str, error: type[Exception]) -> None:
 
 
 def test_threads_that_begin_at_once_share_one_pool(app: AppServer) -> None:
-    barrier = threading.Barrier(8)
-    seen: list[Any] = []
+    begin, all_there = threading.Barrier(8), threading.Barrier(8)
 
-    def work() -> None:
-        barrier.wait()
-        seen.append((curlhttp.get(app.url).content, functions._get_client()))
+    def respond(record: Record, conn: AppConnection) -> None:
+        all_there.wait(30)
+        conn.reply()
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {content for content, _ in seen} == {b"hello"}
-    assert len({client for _, client in seen}) == 1
+    def work(_: int) -> int:
+        begin.wait(30)
+        return curlhttp.get(app.url + "/together").status_code
+
+    app.route("/together", respond)
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(2):
+            assert set(threads.map(work, range(8))) == {200}
+    assert app.connections == 8
 
 
 def test_an_unknown_keyword_is_a_type_error(app: AppServer) -> None:
@@ -227,16 +230,17 @@ def test_arguments_by_position_are_those_of_requests(app: AppServer) -> None:
 def test_a_changed_environment_counts_from_the_next_call_on(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert curlhttp.get(app.url).ok
-    with HTTPProxy() as proxy:
+    with AppServer() as first, HTTPProxy() as proxy:
+        assert curlhttp.get(first.url).ok
         monkeypatch.setenv("http_proxy", proxy.url)
         assert curlhttp.get(app.url).ok
+        gc.collect()  # the client of the environment before
+        assert first.wait_for(lambda: first.open_connections == 0)
         assert curlhttp.get(app.url + "/redirect/1").ok
         assert len(proxy.log) == 3
         monkeypatch.delenv("http_proxy")
         assert curlhttp.get(app.url).ok
         assert len(proxy.log) == 3
-    assert len(functions._clients) == 1
 
 
 def test_the_clients_default_may_be_passed_on(app: AppServer) -> None:
@@ -383,7 +387,7 @@ def without_times(error: BaseException) -> str:
 def test_a_missing_path_of_the_environment_is_an_error_of_tls_as_in_the_clients(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for other in CA_VARIABLES:
+    for other in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, "/missing/x")
     reason = f"invalid path: /missing/x (the environment variable {name})"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import stat
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +17,10 @@ import pytest
 import curlhttp
 from curlhttp import BlockedAddress, PublicOnly
 from tests.servers import AppServer, Certs, H2Server, RawServer, refused_port
-from tests.support.colours import AnyClient
+from tests.support.colours import AnyClient, needs_posix
 from tests.support.dns import Names
 from tests.support.every_api import EVERY_API, make_fetch
+from tests.support.forced import force
 
 pytestmark = pytest.mark.anyio
 
@@ -303,22 +306,24 @@ async def test_https_only_refuses_each_redirect_without_tls(
     assert app.connections == 0
 
 
+@needs_posix
 async def test_sockets_of_a_guarded_client_are_not_inherited(
-    make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
+    make_client: MakeClient, app: AppServer
 ) -> None:
-    from curlhttp._libcurl import transfer as sending
-
-    seen: list[bool] = []
-    set_options = sending._set_socket_options
-
-    def look(descriptor: int, options: Any) -> int:
-        seen.append(getattr(os, "get_handle_inheritable", os.get_inheritable)(descriptor))
-        return set_options(descriptor, options)
-
-    monkeypatch.setattr(sending, "_set_socket_options", look)
     client = make_client(guard=PublicOnly(allow=["127.0.0.1"]))
+    before = inheritable_sockets()
     await client.get(app.url)
-    assert seen == [False]
+    assert app.open_connections == 1
+    assert inheritable_sockets() <= before
+
+
+def inheritable_sockets() -> set[str]:
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the one that this reads with
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode) and os.get_inheritable(int(name)):
+                found.add(name)
+    return found
 
 
 async def test_http2_connections_are_guarded(make_client: MakeClient, h2_app: H2Server) -> None:
@@ -348,7 +353,7 @@ async def test_a_unix_socket_of_a_relative_path_is_refused(make_client: MakeClie
 async def test_a_guard_refuses_unix_sockets_where_it_cannot_see_them(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curlhttp._features.guard.checker._SEES_NO_UNIX_SOCKETS", True)
+    force(monkeypatch, "whether the system hides paths of Unix sockets", True)
     client = make_client(guard=PublicOnly(allow=["/run/docker.sock"]))
     for path, reason in (("/run/docker.sock", "on Windows"), ("/run/other.sock", "a Unix socket")):
         with pytest.raises(BlockedAddress, match=reason):

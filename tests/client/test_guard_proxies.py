@@ -13,10 +13,10 @@ import pytest
 
 import curlhttp
 from curlhttp import BlockedAddress, PublicOnly, Timeout
-from curlhttp._libcurl import resolver as lookups
 from tests.servers import AppServer, Certs, HTTPProxy, SOCKSProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient, needs_authorities
 from tests.support.every_api import EVERY_API, make_fetch
+from tests.support.forced import force
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -52,7 +52,7 @@ class Resolver:
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     found = Resolver()
-    monkeypatch.setattr(lookups, "_addresses", found)
+    force(monkeypatch, "the addresses that the system knows", found)
     yield found
     found.goes_on.set()
 
@@ -118,7 +118,9 @@ async def test_no_proxy_is_asked_to_connect_to_a_refused_address(
 ) -> None:
     if host == "made.up":
         found = {socket.AF_INET: ["127.0.0.2", "10.0.0.1"], socket.AF_INET6: []}
-        monkeypatch.setattr(lookups, "_addresses", lambda host, family: found[family])
+        force(
+            monkeypatch, "the addresses that the system knows", lambda host, family: found[family]
+        )
     client = make_client(guard=HERE, proxies=f"{scheme}://127.0.0.1:{socks.port}", retry=3)
     for tls in ("http", "https"):
         with pytest.raises((BlockedAddress, curlhttp.ConnectionError)) as caught:
@@ -281,13 +283,13 @@ async def test_many_names_at_once_need_few_threads(
             return []
         return ["127.0.0.1" if host.endswith("0.up") else "10.0.0.1"]
 
-    monkeypatch.setattr(lookups, "_addresses", addresses)
+    force(monkeypatch, "the addresses that the system knows", addresses)
     client = make_client(guard=HERE, proxies=proxy.url)
     wanted = [f"http://n{number}.up:{app.port}/" for number in range(300)]
     found = [result async for result in client.map(wanted)]
     assert sum(isinstance(each, BlockedAddress) for each in found) == 270
     assert sum(getattr(each, "status_code", 0) == 200 for each in found) == 30
-    assert len(seen) <= lookups._THREADS * 8  # numbers of ended threads are used again, or not
+    assert len(seen) <= 128 * 8  # numbers of ended threads are used again, or not
 
 
 async def test_a_request_cancelled_during_name_resolution_leaves_nothing(

@@ -25,10 +25,9 @@ from hyperframe.frame import (
 
 from curlhttp import AsyncClient, Client, Timeout
 from curlhttp import exceptions as e
-from curlhttp._libcurl import has_http3
 from tests.servers import AppServer, H2Server, RawConnection, RawServer, Stream
 from tests.servers.record import Record, payload
-from tests.support.colours import AnyClient
+from tests.support.colours import HAS_HTTP3, AnyClient
 
 pytestmark = pytest.mark.anyio
 
@@ -660,7 +659,7 @@ async def test_a_request_started_on_a_broken_connection_moves_to_another(
 async def test_http3_falls_back_to_tcp(
     make_client: MakeClient, h2_app: H2Server, tls_app: AppServer
 ) -> None:
-    if not has_http3():
+    if not HAS_HTTP3:
         with pytest.raises(ValueError, match="HTTP/3"):
             make_client(http3=True)
         return
@@ -673,7 +672,7 @@ async def test_http3_falls_back_to_tcp(
 
 async def test_http3_sends_quic(make_client: MakeClient, certs: Any) -> None:
     """A datagram arrives at a port where only TCP is served."""
-    if not has_http3():
+    if not HAS_HTTP3:
         return
     with H2Server(certs.server_context(alpn=("h2",))) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
@@ -685,7 +684,7 @@ async def test_http3_sends_quic(make_client: MakeClient, certs: Any) -> None:
 
 
 def test_http3_must_be_had() -> None:
-    if has_http3():
+    if HAS_HTTP3:
         Client(http3=True).close()
     else:
         with pytest.raises(ValueError, match="HTTP/3"):

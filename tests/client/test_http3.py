@@ -10,14 +10,13 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._libcurl import has_http3
 from tests.client.test_raw_urls import TARGETS
 from tests.servers import Certs
-from tests.support.colours import AnyClient
+from tests.support.colours import HAS_HTTP3, AnyClient
 from tests.support.every_api import EVERY_CLIENT_API, make_fetch
 
 pytest.importorskip("aioquic", reason="aioquic, which the extra `test` has, is not installed")
-if not has_http3():
+if not HAS_HTTP3:
     pytest.skip("this libcurl has no HTTP/3", allow_module_level=True)
 
 from tests.servers.http3 import HTTP3Server

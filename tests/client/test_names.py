@@ -12,9 +12,9 @@ import pytest
 
 import curlhttp
 from curlhttp import Limits, Timeout
-from curlhttp._libcurl import resolver
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.forced import force
 from tests.support.names import Names
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
@@ -26,7 +26,7 @@ _V4, _V6 = socket.AF_INET, socket.AF_INET6
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     found = Names({_V4: ["127.0.0.1"], _V6: []}, seconds=60)
-    monkeypatch.setattr(resolver, "_addresses", found)
+    force(monkeypatch, "the addresses that the system knows", found)
     yield found
     found.release()
 
@@ -184,16 +184,3 @@ async def test_the_log_shows_the_attempt_without_the_lookup_in_between(
         await client.get(f"http://logged.made.up:{app.port}/")
     assert "logged.made.up" in caplog.text
     assert "Could not resolve" not in caplog.text
-
-
-async def test_a_thread_that_cannot_start_leaves_the_lookup_to_libcurl(
-    client: AnyClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(work: object) -> None:
-        raise curlhttp.ConnectionError("a thread that is needed could not start")
-
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
-    monkeypatch.setattr(resolver, "start_native_thread", refuse)
-    with pytest.raises(curlhttp.ConnectionError, match="could not be resolved"):
-        await client.get("http://no-thread.invalid/", timeout=30)
-    assert (await client.get(app.url)).content == b"hello"

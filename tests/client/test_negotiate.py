@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from curlhttp import Negotiate
-from curlhttp._libcurl import has_negotiate
 from tests.servers import AppServer, RawServer
 from tests.servers.websocket import echo, speaking
-from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
+from tests.support.colours import HAS_NEGOTIATE, ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.every_api import EVERY_CLIENT_API, Fetch
+from tests.support.forced import force
 
 SBIN = "/usr/sbin:/usr/local/sbin:/usr/lib/heimdal-servers"
 TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in
          ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")}  # fmt: skip
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(not has_negotiate(), reason="this libcurl was built without GSSAPI"),
+    pytest.mark.skipif(not HAS_NEGOTIATE, reason="this libcurl was built without GSSAPI"),
     pytest.mark.skipif(
         None in TOOLS.values(), reason="needs MIT's KDC: apt install krb5-kdc krb5-admin-server"
     ),
@@ -165,6 +165,6 @@ async def test_no_websocket_is_opened_with_it(client: AnyClient) -> None:
 
 
 def test_a_libcurl_without_gssapi_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._features.auth.negotiate.has_negotiate", lambda: False)
+    force(monkeypatch, "whether libcurl has GSSAPI", lambda: False)
     with pytest.raises(ValueError, match="built without GSSAPI"):
         Negotiate()

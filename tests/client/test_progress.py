@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._features.progress import ProgressMeter
 from curlhttp.testing import reset
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -198,16 +198,14 @@ async def test_the_given_length_is_enforced(
     assert reports[0] == (0, SIZE + 1)
 
 
-def test_a_meter_reports_twenty_times_a_second(reports: Reports) -> None:
-    now = 0.0
-    meter = ProgressMeter(reports, lambda: now)
-    meter.begin(0, None)
-    for step in range(1, 101):
-        now = step / 100
-        meter.move(step)
-    meter.end(100)
-    assert 18 <= len(reports) <= 22
-    assert reports[-1] == (100, 100)
+async def test_progress_is_reported_twenty_times_a_second(
+    client: AnyClient, app: AppServer, reports: Reports
+) -> None:
+    size = 20_000_000  # in more than a thousand pieces
+    began = time.monotonic()
+    await client.post(app.url + "/bytes/1", content=bytes(size), progress=reports)
+    assert len(reports) <= 3 + 20 * (time.monotonic() - began)
+    assert reports[-1] == (size, size)
 
 
 # --- the bar ---

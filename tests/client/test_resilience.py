@@ -25,11 +25,7 @@ from curlhttp import (
     Timeout,
 )
 from curlhttp import exceptions as e
-from curlhttp._features.limits.policy import Reservation
-from curlhttp._features.retry.policy import parse_retry_after
-from curlhttp._http.headers import Headers
-from curlhttp._runtime import network as _network
-from curlhttp.testing import Answer, Fault, ScriptedEngine, refused, reset
+from curlhttp.testing import Answer, Fault, refused, reset
 from curlhttp.types import Transition
 from tests.servers import AppServer, RawConnection, RawServer
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
@@ -65,34 +61,6 @@ def test_the_total_ends_the_wait_behind_an_event_loop_that_was_stopped(app: AppS
     loop.run_until_complete(tasks[1])  # the cancelled one delayed no other
     loop.run_until_complete(stopped.aclose())
     loop.close()
-
-
-def test_a_late_request_makes_no_other_sleep_past_the_total() -> None:
-    limit = RateLimit(0.1)
-    assert limit._try_acquire("http://h.test:80", 0.0)
-    first = Reservation(limit, lambda: None)
-    limit._enqueue(first, "http://h.test:80", 0.0, math.inf)
-
-    class Waiter:
-        """Where the next one waits until the first goes, 5 s late."""
-
-        def __init__(self, wake: Callable[[], object]) -> None:
-            self.wake = wake
-
-        async def wait(self, seconds: float | None) -> None:
-            engine.advance(15.0)
-            assert first.try_acquire(engine.now()) == 0
-
-    class Engine(ScriptedEngine):
-        @property
-        def runtime(self) -> Any:
-            return super().runtime._replace(make_waiter=lambda: Waiter(lambda: None))  # type: ignore[arg-type,return-value]
-
-    engine = Engine([200])
-    with Client(transport=engine, rate_limit=limit, timeout=Timeout(total=21.0)) as client:
-        with pytest.raises(e.DeadlineExceeded, match="rate limit"):
-            client.get(URL)
-    assert (engine.now(), engine.sent, engine.sleeps) == (15.0, [], [])
 
 
 @pytest.mark.parametrize("number", [0, 1.5, math.nan, math.inf])
@@ -190,14 +158,6 @@ async def test_hooks_see_no_secret_of_any_common_name(
     client, _ = scripted([200], hooks={"before_attempt": notified.append})
     await client.get(f"{URL}?page=1{separator}{name}=s3cret")
     assert notified[0].url == f"{URL}?page=1{separator}{name}=***"
-
-
-@pytest.mark.parametrize(("skew", "seconds"), [(60.0, 70.0), (61.0, 10.0)])
-def test_clocks_that_differ_by_more_than_a_minute_are_not(skew: float, seconds: float) -> None:
-    """Taken as they are, that is."""
-    served = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
-    headers = Headers({"Date": _date(served), "Retry-After": _date(served + 10.0)})
-    assert parse_retry_after(headers, served - skew) == seconds
 
 
 def _date(moment: float) -> str:
@@ -302,18 +262,6 @@ async def test_a_call_with_its_own_policy_forgets_no_latencies(scripted: Scripte
 
 
 # --- time ---
-
-
-def test_the_clock_of_real_engines_is_monotonic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the wall clock shows is for dates in headers alone."""
-    with Client() as client:
-        for clock in (client._runtime, AsyncClient()._runtime):
-            before = time.monotonic()
-            assert before <= clock.now() <= time.monotonic()
-            monkeypatch.setattr(_network, "time", lambda: 0.0)  # somebody set it back
-            assert clock.wall() == 0.0
-            assert clock.now() >= before
-            monkeypatch.undo()
 
 
 # --- scripts ---

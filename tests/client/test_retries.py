@@ -174,9 +174,9 @@ class CutsHandshakes(AppServer):
 
     resets = False
 
-    def _wrap(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    def wrap(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
         if self.connections > 2:
-            return super()._wrap(sock, context)
+            return super().wrap(sock, context)
         sock.recv(100)
         if self.resets:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

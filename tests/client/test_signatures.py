@@ -13,7 +13,7 @@ import pytest
 
 import curlhttp
 from curlhttp import AsyncClient, Client
-from curlhttp._client.options import RouteOptions
+from curlhttp.types import RouteOptions
 
 VERBS = ["request", "get", "options", "head", "post", "put", "patch", "delete", "stream", "sse"]
 BODILESS = ["download", "map", "websocket"]

@@ -18,12 +18,11 @@ import pytest
 import curlhttp
 from curlhttp import Hedge, Timeout
 from curlhttp import exceptions as e
-from curlhttp._libcurl import connection_state as connections
-from curlhttp._libcurl import driver
 from tests.servers import Certs, DatagramRelay, H2Server, Relay
 from tests.servers.caddy import Caddy, has_caddy
 from tests.support.colours import COLOURS, AnyClient
 from tests.support.every_api import EVERY_API, Fetch, make_fetch
+from tests.support.forced import force
 
 pytestmark = pytest.mark.anyio
 
@@ -288,7 +287,7 @@ async def test_a_post_does_not_risk_a_connection_that_was_silent_for_long(
                 h2_app.wait_for, lambda: len(h2_app.requests) == 2
             )
         relay.forget()
-        monkeypatch.setattr(connections, "_UNPROVEN", 0.0)
+        force(monkeypatch, "seconds without bytes that make a connection unproven", 0.0)
         await anyio.sleep(0.1)  # the system counts milliseconds
         assert (await h2_client.post(url, content=b"pay")).status_code == 200
         assert relay.connections == 2
@@ -312,7 +311,7 @@ async def test_cancelled_requests_mark_the_connection_silent(
     """A caller with a time limit around the client never lets a timeout of ours run out."""
     await h2_client.get(url)
     relay.forget()
-    monkeypatch.setattr(driver, "_LONG", 0.2)
+    force(monkeypatch, "seconds after which a cancelled request was long", 0.2)
     with anyio.move_on_after(0.5):
         await h2_client.get(url)
     assert (await h2_client.get(url)).status_code == 200

@@ -663,10 +663,17 @@ async def test_closing_the_client_ends_the_wait_between_two_connections(make_cli
 
 
 async def test_a_stream_that_is_closed_right_before_it_waits_does_not_wait(
-    scripted: Scripted,
+    scripted: Scripted, colour: str
 ) -> None:
     opened: list[AnyEvents] = []
-    hooks = {"before_sleep": [lambda event: opened[0].real._events.close()]}
+
+    async def close(event: object) -> None:
+        await opened[0].aclose()
+
+    is_blocking = colour == "blocking"
+    hooks = {
+        "before_sleep": [lambda event: opened[0].real.close() if is_blocking else close(event)]
+    }
     client, engine = scripted([stream("data: a\n\n")], hooks=hooks)
     opened.append(client.sse(URL))
     assert await take(opened[0]) == ["a"]
@@ -708,13 +715,14 @@ async def test_a_cancelled_wait_breaks_the_stream_off(make_client: Make, colour:
 
 
 async def test_ctrl_c_breaks_the_stream_off(scripted: Scripted) -> None:
-    def interrupt(request: Any) -> Any:
-        raise KeyboardInterrupt
+    def respond(request: Any) -> Any:
+        if engine.sent:
+            raise KeyboardInterrupt
+        return stream("data: a\n\n")
 
-    client, engine = scripted([stream("data: a\n\n")], hooks={"response": [lambda r: None]})
+    client, engine = scripted(respond, hooks={"response": [lambda r: None]})
     events = client.sse(URL)
     assert await take(events, 1) == ["a"]
-    engine._choose = interrupt
     with pytest.raises(KeyboardInterrupt):
         await take(events)
     with pytest.raises(StreamConsumedError):

@@ -9,7 +9,6 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, asdict
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -17,13 +16,13 @@ import pytest
 
 import curlhttp
 from curlhttp import AdaptiveLimit, CircuitBreaker, ConcurrencyLimit, Endpoints, Hedge
-from curlhttp._runtime.engine import Totals
 from curlhttp.exceptions import ConnectionError
 from curlhttp.testing import Mock
 from curlhttp.types import ClientStats, LimitStats
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
 from tests.support.downloads import download
+from tests.support.internals import lock_of_pool
 from tests.support.scripted import Scripted, steady
 
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra test")
@@ -237,27 +236,8 @@ def test_a_signal_handler_may_read_them(app: AppServer) -> None:
     """Its thread may hold the lock of the pool at that moment."""
     with curlhttp.Client() as client:
         client.get(app.url)
-        engine: Any = client._engine
-        with engine._pool._lock, ThreadPoolExecutor(1) as pool:
+        with lock_of_pool(client), ThreadPoolExecutor(1) as pool:
             assert pool.submit(client.stats).result(30).attempts == 1
-
-
-def test_counts_that_move_to_the_totals_are_read_once() -> None:
-    totals = Totals()
-    counted = SimpleNamespace(attempts=2, bytes_sent=3, bytes_received=4)
-
-    def find() -> list[Any]:
-        mover = threading.Thread(target=totals.take, args=(counted,))
-        mover.start()
-        movers.append(mover)
-        return [counted]
-
-    movers: list[threading.Thread] = []
-    for _ in range(3):
-        found = totals.read(find)
-        assert (found["attempts"], found["bytes_sent"], found["bytes_received"]) == (2, 3, 4)
-    for mover in movers:
-        mover.join()
 
 
 async def test_a_retry_counts_when_it_is_sent(scripted: Scripted) -> None:

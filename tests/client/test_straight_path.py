@@ -17,7 +17,7 @@ import curlhttp
 from curlhttp import testing
 from tests.servers import AppServer, Certs, H2Server
 from tests.support.colours import AnyClient
-from tests.support.internals import get_engine, wait_until_idle
+from tests.support.internals import count_idle, handles_of, wait_until_idle
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 pytestmark = pytest.mark.anyio
@@ -217,7 +217,7 @@ async def test_there_are_no_more_connections_than_the_limit(make_client: Make) -
             await client.gather(5, "GET", server.url + "/bytes/10")
             open_now = client.real.stats().connections
             assert sum(each.open for each in open_now) <= 3
-        assert len(get_engine(client)._pool.all) == 3
+        assert len(handles_of(client)) == 3
 
 
 @ONLY_ASYNC
@@ -226,5 +226,5 @@ async def test_no_more_connections_are_idle_than_the_limit(
 ) -> None:
     client = make_client(http2=False, max_keepalive_connections=2)
     await client.gather(8, "GET", app.url + "/delay/0.05")
-    assert len(get_engine(client)._pool.idle()) <= 2
+    assert count_idle(client) <= 2
     assert (await client.get(app.url + "/bytes/10")).status_code == 200

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import gzip
-import itertools
-import re
 import subprocess
 import sys
 import threading
-import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,13 +17,8 @@ import anyio
 import anyio.lowlevel
 import brotli
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp._http.decoding import ByteChunks, LineChunks
-from curlhttp._libcurl.driver import Driver
-from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import (
     ChunkedEncodingError,
     ContentDecodingError,
@@ -224,41 +216,6 @@ async def test_a_line_comes_before_the_body_has_ended(client: AnyClient) -> None
         async with await client.stream("GET", raw.url) as stream:
             lines = stream.iterate("lines")
             assert await anext(lines) == "first"
-
-
-@given(st.text(alphabet="ab\r\n", max_size=30), st.lists(st.integers(0, 30), max_size=8))
-def test_no_split_changes_the_lines(text: str, cuts: list[int]) -> None:
-    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    chunker = LineChunks()
-    lines: list[str] = []
-    for start, end in itertools.pairwise(edges):
-        if text[start:end]:
-            lines += chunker.add(text[start:end].encode())
-    lines += chunker.end()
-    expected = re.split(r"\r\n|\r|\n", text)
-    assert lines == (expected if expected[-1] else expected[:-1])
-
-
-def test_a_long_line_in_small_parts_costs_little_more_than_its_characters() -> None:
-    chunker = LineChunks()
-    tracemalloc.start()
-    try:
-        for _ in range(50_000):
-            assert list(chunker.add(b"ab")) == []
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 6 * 100_000
-    assert list(chunker.add(b"\nc")) == ["ab" * 50_000]
-    assert list(chunker.end()) == ["c"]
-
-
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=8), st.integers(1, 9))
-def test_a_size_cuts_pieces_and_joins_none(pieces: list[bytes], size: int) -> None:
-    sized = ByteChunks(size)
-    for piece in pieces:
-        assert list(sized.add(piece)) == [piece[at:][:size] for at in range(0, len(piece), size)]
-    assert list(sized.end()) == []
 
 
 def _flushing(coding: str) -> Callable[[bytes], bytes]:
@@ -595,32 +552,6 @@ def test_closing_does_not_ask_for_more_of_a_request_body() -> None:
         stream.close()
         assert len(asked) == before < 1000
         assert server.wait_for(lambda: not server.open_connections)
-
-
-def test_a_thread_that_reads_while_another_closes_gets_no_other_response() -> None:
-    rest = _Rest(b"0\r\n\r\n")
-    with RawServer(rest) as server, curlhttp.Client(max_connections=1, timeout=30) as client:
-        stream = client.stream("GET", server.url)
-        incoming: Any = stream._incoming
-        next(stream.iter_bytes())
-        rest.arrive()
-        looks, found = Driver.keeps_connection, []
-
-        def look(driver: Driver, transfer: Any) -> bool:
-            with pytest.raises(StreamConsumedError):  # the other thread, at the worst moment
-                run_sync(incoming.read)
-            found.append(looks(driver, transfer))
-            return found[-1]
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Driver, "keeps_connection", look)
-            stream.close()
-        other = client.stream("GET", server.url)
-        with pytest.raises(StreamConsumedError):
-            run_sync(incoming.read)
-        assert other.read() == _DONE
-        assert found == [True]
-        assert server.connections == 1
 
 
 async def test_leaving_a_body_early_resets_only_its_stream_on_http2(

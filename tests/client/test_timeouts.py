@@ -15,8 +15,8 @@ import pytest
 
 import curlhttp
 from curlhttp import Timeout
+from curlhttp import Timeout as Setting
 from curlhttp import exceptions as e
-from curlhttp._http.timeout import Timeout as Setting
 from tests.servers import (
     AppServer,
     BlackHole,

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import certifi
-import pycurl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 import curlhttp
-from curlhttp._http import ssl_context as _ssl_context
-from curlhttp._http.config import TLS, NetworkRoute, make_tls
-from curlhttp._libcurl.options import route_options
 from tests.servers import AppServer, Certs, H2Server
 from tests.support.colours import (
     ONE_OF_EACH,
@@ -29,6 +25,7 @@ from tests.support.colours import (
     needs_authorities,
     needs_pem_certificates,
 )
+from tests.support.forced import force
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -148,10 +145,10 @@ async def test_certifi_is_asked_at_the_first_url_with_tls(
 async def test_the_authorities_of_the_machine_are_trusted(
     make_client: MakeClient, tls_app: AppServer, certs: Certs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: str(certs.ca_path))
+    force(monkeypatch, "the authorities of the system", lambda: str(certs.ca_path))
     assert (await make_client(verify="system").get(tls_app.url)).ok
     assert (await make_client(verify=True).get(tls_app.url, verify="system")).ok
-    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: str(certs.other_ca_path))
+    force(monkeypatch, "the authorities of the system", lambda: str(certs.other_ca_path))
     with pytest.raises(curlhttp.SSLError):
         await make_client(verify="system").get(tls_app.url)
 
@@ -160,25 +157,12 @@ async def test_the_authorities_of_the_machine_are_trusted(
 async def test_a_machine_without_authorities_is_an_error(
     make_client: MakeClient, tls_app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_ssl_context, "find_system_authorities", lambda: None)
+    force(monkeypatch, "the authorities of the system", lambda: None)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(OSError, match="OpenSSL finds no CA certificates"):
         make_client(verify="system")
     with pytest.raises(OSError, match="OpenSSL finds no CA certificates"):
         await make_client().get(tls_app.url, verify="system")
-
-
-def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux does not show the effect: only check that CURLSSLOPT_NATIVE_CA is set, and no file."""
-    monkeypatch.setattr(sys, "platform", "win32")
-    tls = make_tls("system", None)
-    options = dict(route_options(NetworkRoute(tls=tls)))
-    flags: Any = options[pycurl.SSL_OPTIONS]
-    assert flags & pycurl.SSLOPT_NATIVE_CA
-    assert options[pycurl.CAINFO] is None
-    assert options[pycurl.SSL_VERIFYPEER] == 1
-    others: Any = dict(route_options(NetworkRoute(tls=TLS()))).get(pycurl.SSL_OPTIONS, 0)
-    assert not others & pycurl.SSLOPT_NATIVE_CA
 
 
 # --- pins ---

@@ -12,13 +12,14 @@ import pycurl
 import pytest
 
 import curlhttp
-from curlhttp._client import routing
-from curlhttp._features.download.file_names import make_windows_name
-from curlhttp._http.config import TLS, NetworkRoute, Proxy
+from curlhttp import Proxy
+from curlhttp._features.download.file_names import make_windows_name, sanitize_name
+from curlhttp._http.config import TLS, NetworkRoute, make_tls
 from curlhttp._http.errors import describe_errno
 from curlhttp._libcurl import handle, options
 from curlhttp._libcurl.options import check_tls, get_trust_flags
 from tests.servers import AppServer, Certs
+from tests.support.forced import force
 
 # --- error texts ---
 
@@ -64,6 +65,21 @@ def test_error_numbers_of_this_system_have_a_text() -> None:
 )
 def test_a_file_name_means_the_same_file_on_windows(name: str, safe: str) -> None:
     assert make_windows_name(name) == safe
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("../../evil", "evil"),
+        ("..\\..\\evil", "evil"),
+        ("a\0b\x1b[31m\n", "a_b_[31m_"),
+        ("photo\u202egpj.exe", "photo_gpj.exe"),
+        ("..", None),
+        (" . ", None),
+    ],
+)
+def test_a_name_from_anywhere_has_no_folders_and_no_controls(text: str, name: str | None) -> None:
+    assert sanitize_name(text, for_windows=True) == name
 
 
 # --- TLS by Schannel ---
@@ -194,8 +210,19 @@ def test_a_client_that_cannot_work_on_windows_is_not_made(
 
 
 def test_a_unix_socket_is_refused_without_support(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curlhttp._libcurl._UNIX_SOCKETS", 0)
-    with pytest.raises(ValueError, match="built without Unix sockets"):
-        routing.make_address_fields(uds="/tmp/socket")
+    force(monkeypatch, "the flag of Unix sockets", 0)
     with pytest.raises(ValueError, match="built without Unix sockets"):
         curlhttp.Client(uds="/tmp/socket")
+
+
+def test_macos_and_windows_use_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux does not show the effect: only check that CURLSSLOPT_NATIVE_CA is set, and no file."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    tls = make_tls("system", None)
+    found = dict(options.route_options(NetworkRoute(tls=tls)))
+    flags: Any = found[pycurl.SSL_OPTIONS]
+    assert flags & pycurl.SSLOPT_NATIVE_CA
+    assert found[pycurl.CAINFO] is None
+    assert found[pycurl.SSL_VERIFYPEER] == 1
+    others: Any = dict(options.route_options(NetworkRoute(tls=TLS()))).get(pycurl.SSL_OPTIONS, 0)
+    assert not others & pycurl.SSLOPT_NATIVE_CA

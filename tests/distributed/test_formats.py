@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,12 @@ from typing import Any
 import pytest
 
 from curlhttp._features.fetch.formats import Format
-from curlhttp._http.decoding import ZSTD_MODULE
 from tests.distributed.test_early_end import LINES, Run
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppServer
+from tests.support.codings import zstd
 from tests.support.values import slow_but_for
 
-zstd = import_module(ZSTD_MODULE or "zlib")
 FORMATS: list[Format] = ["jsonl", "jsonl.gz", "jsonl.zst"]
 FORMATS += ["warc", "warc.gz"] if find_spec("warcio") else []
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from curlhttp._features.fetch.listed_urls import DuplicateURLs
 from curlhttp._features.fetch.storage import open_folder
 from curlhttp.distributed.driver import HostQueues
 from curlhttp.distributed.partition import Partition, PartitionFile, Splitter, UrlInput, parse_input
@@ -21,6 +20,7 @@ from curlhttp.redis import RedisStore
 from tests.distributed.test_fetch import fetched, rows_of
 from tests.servers import AppConnection, AppServer, Record
 from tests.servers.redis_server import RedisServer, redis_binary
+from tests.support.forced import force
 
 
 class Busy:
@@ -198,7 +198,7 @@ def test_with_a_store_limits_hold_for_workers_that_share_hosts(
 def test_memory_for_an_endless_input_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curlhttp.distributed.partition._WINDOW", 1 << 20)
+    force(monkeypatch, "bytes of URLs that a driver groups by host", 1 << 20)
     splitter = Splitter(
         UrlInput(f"http://host{n % 5000}.example/{n:0>200}" for n in count()),
         open_folder(str(tmp_path)),
@@ -219,14 +219,20 @@ def test_memory_for_an_endless_input_is_bounded(
     assert later < 1.5 * first
 
 
-@pytest.mark.parametrize("queues", [0, 4])
-def test_urls_that_were_there_before_are_left_out(tmp_path: Path, queues: int) -> None:
-    urls: list[str] = ["http://a.example/1#x", "HTTP://A.example:80/./1", "b.example", "http://"]
-    urls += ["https://b.example/", "http://", "http://u:p@a.example/1"]
+@pytest.mark.parametrize("limits", [{}, {"per_host": 4}], ids=["ranges", "host queues"])
+def test_urls_that_were_there_before_are_left_out(
+    app: AppServer, tmp_path: Path, limits: dict[str, int]
+) -> None:
+    one, two = f"a.localhost:{app.port}/bytes/", f"b.localhost:{app.port}/"
+    urls = [
+        f"http://{one}1#x",
+        f"HTTP://{one.upper().replace('BYTES', 'bytes')}./1",
+        two,
+        "http://",
+    ]
+    urls += [f"http://{two}", "http://", f"http://u:p@{one}1"]
     file = tmp_path / "urls.txt"
-    file.write_bytes("\n".join(urls).encode() + b"\nhttp://a.example/\xff\nhttp://a.example/\xfe\n")
-    splitter = Splitter(
-        parse_input(file, None), open_folder(str(tmp_path)), 100, queues, DuplicateURLs()
-    )
-    pairs = [pair for part in splitter.split(lambda _: False) for pair in part.source.read()]
-    assert sorted(row for row, *_ in pairs) == [0, 2, 3, 5, 6, 7, 8]
+    odd = f"http://{one}".encode()
+    file.write_bytes("\n".join(urls).encode() + b"\n" + odd + b"\xff\n" + odd + b"\xfe\n")
+    fetched(file, tmp_path / "out", dedup=True, **limits)
+    assert [row["row"] for row in rows_of(tmp_path / "out")] == [0, 2, 3, 5, 6, 7, 8]

@@ -11,17 +11,18 @@ import random
 import re
 import socket
 import stat
+import threading
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import curlhttp
+from curlhttp import Response
 from curlhttp import exceptions as e
-from curlhttp._features.download.partial_file import PartialFile
-from curlhttp._http.response import Response
 from curlhttp.testing import Answer
 from tests.servers import AppConnection, AppServer, H2Server, Record, payload
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient, needs_posix
@@ -787,14 +788,25 @@ async def test_a_path_where_no_file_can_be_is_an_error_before_anything_is_sent(
 
 
 async def test_two_downloads_to_one_path_do_not_meet(
-    client: AnyClient, shelf: Shelf, path: Path
+    client: AnyClient, app: AppServer, shelf: Shelf, path: Path
 ) -> None:
-    other = PartialFile(path, resumes=True)
-    try:
-        with pytest.raises(BlockingIOError, match=r"another download.*file\.part"):
-            await download(client, shelf.url, path)
-    finally:
-        other.close()
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hold(record: Record, conn: AppConnection) -> None:
+        begun.set()
+        may_end.wait(30)
+        conn.reply(404)
+
+    app.route("/held", hold)
+    with curlhttp.Client() as other, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(other.download, app.url + "/held", path)
+        assert begun.wait(30)
+        try:
+            with pytest.raises(BlockingIOError, match=r"another download.*file\.part"):
+                await download(client, shelf.url, path)
+        finally:
+            may_end.set()
+        assert isinstance(first.exception(), e.HTTPError)
     assert shelf.asked == []
     await download(client, shelf.url, path)
     assert path.read_bytes() == shelf.data
@@ -809,27 +821,6 @@ async def test_a_size_limit_includes_the_partial_file(
     assert path.read_bytes() == OLD
     await download(client, shelf.url, path, max_response_size=200_000)
     assert shelf.asked == [None, "bytes=50000-", "bytes=50000-"]
-
-
-@pytest.mark.parametrize("most", [2, 1024], ids=["a short write", "any write"])
-def test_pieces_are_written_one_after_the_other(
-    path: Path, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if hasattr(os, "writev"):
-        write = os.writev
-        monkeypatch.setattr(os, "writev", lambda file, pieces: write(file, pieces[:most]))
-    pieces = [bytes([number]) * number for number in range(1, 50)]
-    part = PartialFile(path, resumes=False)
-    try:
-        part.restart(None)
-        part.write(pieces)
-        part.write([b"more"])
-        part.write([b"x"] * 5000)  # more than a system writes at once
-        assert part.size == sum(map(len, pieces)) + 4 + 5000
-        part.commit()
-    finally:
-        part.close()
-    assert path.read_bytes() == b"".join(pieces) + b"more" + b"x" * 5000
 
 
 # --- progress ---

@@ -15,7 +15,6 @@ import anyio
 import pytest
 
 import curlhttp
-from curlhttp._features.download.partial_file import PartialFile
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient
 from tests.support.downloads import OLD, Shelf, download, left_in
@@ -138,13 +137,17 @@ async def test_an_error_of_the_disk_ends_the_request(
 ) -> None:
     """What RLIMIT_FSIZE cannot do: the disk is full at the very end."""
 
+    sync = os.fsync
+
     def full(descriptor: int) -> None:
-        raise OSError(number, os.strerror(number))
+        if os.fstat(descriptor).st_size == len(shelf.data):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
 
     shelf = Shelf(app)
     (tmp_path / "file").write_bytes(OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(PartialFile, "commit", lambda part, modified: full(0))
+        patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=os.strerror(number)) as caught:
             await download(client, shelf.url, tmp_path / "file", retry=3)
     assert notes_of(caught.value) == [
@@ -229,22 +232,20 @@ async def test_a_thread_that_is_still_writing_when_its_task_is_cancelled_finishe
         return
     shelf, path = Shelf(app, 3_000_000), tmp_path / "file"
     writes, goes_on = threading.Event(), threading.Event()
-    write = PartialFile.write
+    write = os.writev
 
-    def slowly(part: PartialFile, data: bytes) -> None:
-        with part._lock:
-            writes.set()
-            goes_on.wait(60)
-            part._file.write(data)
+    def slowly(descriptor: int, pieces: Any) -> int:
+        writes.set()
+        goes_on.wait(60)
+        return write(descriptor, pieces)
 
-    monkeypatch.setattr(PartialFile, "write", slowly)
+    monkeypatch.setattr(os, "writev", slowly)
     task = asyncio.get_running_loop().create_task(make_client().real.download(shelf.url, path))
     await anyio.to_thread.run_sync(writes.wait)
     task.cancel()
     threading.Timer(0.05, goes_on.set).start()
     with pytest.raises(asyncio.CancelledError):
         await task
-    monkeypatch.setattr(PartialFile, "write", write)
     kept = (tmp_path / "file.part").read_bytes() if (tmp_path / "file.part").exists() else b""
     assert shelf.data.startswith(kept)
 

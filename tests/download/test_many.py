@@ -13,7 +13,6 @@ import pytest
 
 import curlhttp
 from curlhttp import exceptions as e
-from curlhttp._features.download.file_names import sanitize_name
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import OLD, Shelf, left_in
@@ -224,21 +223,6 @@ async def test_a_name_is_safe_on_each_system(
     assert result.path == tmp_path / "files" / name
     assert left_in(tmp_path) == ["files"]
     assert left_in(tmp_path / "files") == [name]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("../../evil", "evil"),
-        ("..\\..\\evil", "evil"),
-        ("a\0b\x1b[31m\n", "a_b_[31m_"),
-        ("photo\u202egpj.exe", "photo_gpj.exe"),
-        ("..", None),
-        (" . ", None),
-    ],
-)
-def test_a_name_from_anywhere_has_no_folders_and_no_controls(text: str, name: str | None) -> None:
-    assert sanitize_name(text, for_windows=True) == name
 
 
 @pytest.mark.parametrize("kind", [list, iter])

@@ -17,6 +17,7 @@ from curlhttp._features.download.partial_file import PartialFile
 from curlhttp._features.file_lock import lock_file
 from tests.servers import AppServer, payload
 from tests.support.colours import needs_posix
+from tests.support.forced import force
 
 # Runs first: no module of POSIX, nor what of `os` Windows lacks.
 WITHOUT_POSIX = """
@@ -191,8 +192,8 @@ def test_renaming_waits_a_moment_for_a_file_that_a_scanner_has_open(
             raise PermissionError(errno.EACCES, "Access is denied")
         real(path, target)
 
-    monkeypatch.setattr(rename, "_IS_WINDOWS", True)
-    monkeypatch.setattr(rename, "_wait", pauses.append)
+    force(monkeypatch, "whether renames are those of Windows", True)
+    force(monkeypatch, "the wait between two renames", pauses.append)
     monkeypatch.setattr(os, "replace", replace)
     source, target = tmp_path / "file.part", tmp_path / "file"
     source.write_bytes(b"new")
@@ -227,7 +228,7 @@ def test_a_complete_file_that_cannot_be_renamed_is_kept(
 
 @pytest.mark.skipif(sys.platform != "win32", reason="only Windows keeps open files from renames")
 def test_an_open_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rename, "_wait", lambda seconds: None)
+    force(monkeypatch, "the wait between two renames", lambda seconds: None)
     source, target = tmp_path / "file.part", tmp_path / "file"
     source.write_bytes(b"new")
     target.write_bytes(b"old")
@@ -235,3 +236,25 @@ def test_an_open_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
         rename.rename_over(source, target)
     rename.rename_over(source, target)
     assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("most", [2, 1024], ids=["a short write", "any write"])
+def test_pieces_are_written_one_after_the_other(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hasattr(os, "writev"):
+        write = os.writev
+        monkeypatch.setattr(os, "writev", lambda file, pieces: write(file, pieces[:most]))
+    pieces = [bytes([number]) * number for number in range(1, 50)]
+    path = tmp_path / "file"
+    part = PartialFile(path, resumes=False)
+    try:
+        part.restart(None)
+        part.write(pieces)
+        part.write([b"more"])
+        part.write([b"x"] * 5000)  # more than a system writes at once
+        assert part.size == sum(map(len, pieces)) + 4 + 5000
+        part.commit()
+    finally:
+        part.close()
+    assert path.read_bytes() == b"".join(pieces) + b"more" + b"x" * 5000

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -14,9 +16,10 @@ import pytest
 
 import curlhttp
 from curlhttp import BearerAuth
-from curlhttp.testing import Answer
+from curlhttp.testing import Answer, ScriptedEngine
 from tests.servers import AppServer
-from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.colours import ONE_OF_EACH, AnyClient, needs_fork
+from tests.support.internals import run_in_fork, waiting_for_token
 from tests.support.scripted import URL, Scripted
 
 pytestmark = pytest.mark.anyio
@@ -169,10 +172,6 @@ class Slow:
         return str(outcome)
 
 
-def queued(auth: BearerAuth) -> int:
-    return len(auth._cache._queue)
-
-
 async def until(condition: Callable[[], object]) -> None:
     with anyio.fail_after(30):
         while not condition():
@@ -202,7 +201,7 @@ async def get_many(
     async with anyio.create_task_group() as tasks:
         for _ in range(count):
             tasks.start_soon(one)
-        await until(lambda: queued(auth) == count)
+        await until(lambda: waiting_for_token(auth) == count)
         slow.release.set()
     return results
 
@@ -213,7 +212,7 @@ async def test_many_requests_wait_for_one_call(client: AnyClient, app: AppServer
     results = await get_many(client, app.url + "/bearer?token=t0ken", auth, slow, 20)
     assert [result.status_code for result in results] == [200] * 20
     assert slow.calls == 1
-    assert queued(auth) == 0
+    assert waiting_for_token(auth) == 0
 
 
 async def test_a_failure_is_raised_in_all_waiters_and_the_next_request_tries_again(
@@ -246,16 +245,16 @@ async def test_the_next_waiter_takes_over_from_a_cancelled_one(
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(one)
-            await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
+            await until(lambda number=number: waiting_for_token(auth) == number + 1)  # type: ignore[misc]
         scopes[1].cancel()  # it waits, and is forgotten
-        await until(lambda: queued(auth) == 4)
+        await until(lambda: waiting_for_token(auth) == 4)
         scopes[0].cancel()  # it calls
         await until(lambda: slow.calls == 2)
         scopes[2].cancel()  # it took over
         await until(lambda: slow.calls == 3)
         slow.release.set()
     assert [result.status_code for result in results] == [200, 200]
-    assert queued(auth) == 0
+    assert waiting_for_token(auth) == 0
 
 
 @pytest.mark.parametrize("colour", ("asyncio", "trio"), indirect=True)
@@ -265,9 +264,9 @@ async def test_all_of_a_thousand_may_be_cancelled(client: AnyClient, app: AppSer
     async with anyio.create_task_group() as tasks:
         for _ in range(1000):
             tasks.start_soon(lambda: client.real.get(app.url, auth=auth))
-        await until(lambda: queued(auth) == 1000)
+        await until(lambda: waiting_for_token(auth) == 1000)
         tasks.cancel_scope.cancel()
-    assert queued(auth) == 0
+    assert waiting_for_token(auth) == 0
     slow.release.set()
     assert (await client.get(app.url + "/bearer?token=t0ken", auth=auth)).status_code == 200
 
@@ -296,7 +295,7 @@ async def test_one_that_waits_too_long_says_so(client: AnyClient, app: AppServer
         slow.release.set()
     assert {type(error) for error in errors} == {curlhttp.DeadlineExceeded, curlhttp.PoolTimeout}
     assert all("was not sent" in str(error) for error in errors)
-    assert queued(auth) == 0
+    assert waiting_for_token(auth) == 0
 
 
 async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
@@ -322,7 +321,7 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     ]
     for number, thread in enumerate(threads):
         thread.start()
-        await until(lambda number=number: queued(auth) == number + 1)  # type: ignore[misc]
+        await until(lambda number=number: waiting_for_token(auth) == number + 1)  # type: ignore[misc]
     slow.release.set()
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
@@ -330,15 +329,29 @@ async def test_clients_of_several_kinds_share_one_call(app: AppServer) -> None:
     assert slow.calls == 1
 
 
+@needs_fork
 def test_a_forked_child_does_not_wait_for_a_fetch_of_its_parent() -> None:
-    from curlhttp._features.auth.token_auth import CachedToken, TokenCache, TokenWaiter
+    parent, begun, may_end = os.getpid(), threading.Event(), threading.Event()
 
-    shared = TokenCache()
-    shared.join(TokenWaiter(lambda: None), lambda obtained: True)
-    shared._lock.acquire()
-    shared.latest = CachedToken("t")
-    shared._after_fork_in_child()
-    place = TokenWaiter(lambda: None)
-    shared.join(place, lambda obtained: False)
-    assert place.is_first
-    assert shared.latest is not None
+    def fetch() -> str:
+        if os.getpid() == parent:
+            begun.set()
+            assert may_end.wait(60)
+        return "t"
+
+    auth = BearerAuth(fetch)
+
+    def send() -> None:
+        engine = ScriptedEngine([200])
+        with curlhttp.Client(transport=engine, auth=auth) as client:
+            client.get("https://h.test/")
+        assert engine.sent[0].headers["Authorization"] == "Bearer t"
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(send)
+        assert begun.wait(30)
+        try:
+            assert run_in_fork(send) == 0
+        finally:
+            may_end.set()
+        first.result(30)

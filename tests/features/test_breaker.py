@@ -32,7 +32,7 @@ from tests.servers import (
     refused_port,
 )
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
-from tests.support.internals import get_engine, in_thread
+from tests.support.internals import handles_of, in_thread
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -121,7 +121,7 @@ async def test_a_refusal_touches_no_network(make_client: MakeClient, app: AppSer
         await client.get(app.url)
     assert app.connections == 0
     if client.is_blocking:
-        assert get_engine(client)._pool.all == set()  # no handle was made: no name looked up
+        assert handles_of(client) == set()  # no handle was made: no name looked up
 
 
 async def test_an_invalid_request_does_not_change_the_circuit(make_client: MakeClient) -> None:
@@ -337,13 +337,17 @@ async def _until(is_so: Callable[[], bool]) -> None:
 async def test_any_exception_releases_the_permit(
     make_client: MakeClient, error: type[BaseException]
 ) -> None:
-    def fail(request: Any) -> Any:
-        raise error
+    broken = False
 
-    scripted = Scripted(make_client, [503], failure_threshold=1, recovery_timeout=30.0)
+    def respond(request: Any) -> Any:
+        if broken:
+            raise error
+        return 503
+
+    scripted = Scripted(make_client, respond, failure_threshold=1, recovery_timeout=30.0)
     await scripted.ask()
     scripted.engine.advance(30.0)
-    scripted.engine._choose = fail
+    broken = True
     for _ in range(3):
         with pytest.raises(error):
             scripted.client.real.get(URL)

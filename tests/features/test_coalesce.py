@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import traceback
 from collections.abc import Callable
@@ -17,6 +16,8 @@ import curlhttp
 from curlhttp import RetryBudget, Timeout
 from curlhttp.exceptions import ConnectionError, DeadlineExceeded
 from tests.servers import AppConnection, AppServer, Record
+from tests.support.colours import needs_fork
+from tests.support.internals import run_in_fork, waiting_for_equal_requests
 from tests.support.scripted import steady
 
 ASYNC = pytest.mark.colours("asyncio", "uvloop", "trio")
@@ -77,19 +78,9 @@ async def gather(client: Any, url: str, count: int, gate: Gate, **options: Any) 
     return results
 
 
-def transfers(client: Any) -> list[Any]:
-    """Return the shared transfers of a client."""
-    import gc
-
-    from curlhttp._features.coalesce import Coalescing
-
-    found = [each for each in gc.get_objects() if type(each) is Coalescing]
-    return [shared for each in found for shared in each._transfers.values()]
-
-
 async def when_waiting(client: Any, count: int) -> None:
     for _ in range(4000):
-        if sum(len(shared.waiters) for shared in transfers(client)) >= count:
+        if sum(waiting_for_equal_requests()) >= count:
             return
         await anyio.sleep(0.002)
     raise AssertionError("they do not wait")
@@ -104,7 +95,7 @@ async def test_equal_requests_share_one_transfer(make_client: MakeClient, gate: 
     responses[0].headers["X-Own"] = "1"
     assert "x-own" not in responses[1].headers
     assert client.real.cookies["s"] == "1"
-    assert transfers(client) == []
+    assert waiting_for_equal_requests() == []
     assert (await client.get(gate.url)).status_code == 200
     assert gate.count == 2  # nothing is kept
 
@@ -218,7 +209,7 @@ async def test_the_last_one_ends_the_transfer(make_client: MakeClient, gate: Gat
     while gate.lost < 1:
         await anyio.sleep(0.002)
     assert gate.count == 1
-    assert transfers(client) == []
+    assert waiting_for_equal_requests() == []
     gate.opened.set()
     assert (await client.get(gate.url)).status_code == 200
 
@@ -285,7 +276,7 @@ def test_an_interrupted_thread_leaves_the_request_to_another(app: AppServer) -> 
 
     async def interrupt(request: Any, send: Any) -> Any:
         if threading.current_thread() is first:
-            while sum(len(shared.waiters) for shared in transfers(None)) < 1:
+            while sum(waiting_for_equal_requests()) < 1:
                 threading.Event().wait(0.002)
             raise Interrupt
         return await send(request)
@@ -294,7 +285,7 @@ def test_an_interrupted_thread_leaves_the_request_to_another(app: AppServer) -> 
         with ThreadPoolExecutor(1) as pool:
 
             def follow() -> Any:
-                while not transfers(None):
+                while not waiting_for_equal_requests():
                     threading.Event().wait(0.002)
                 return client.get(gate.url)
 
@@ -306,15 +297,15 @@ def test_an_interrupted_thread_leaves_the_request_to_another(app: AppServer) -> 
     assert gate.count == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_waits_for_nobody() -> None:
-    from curlhttp._features.coalesce import Coalescing, _Shared
-
-    client = curlhttp.Client()
-    made = Coalescing(client._runtime, None, None, client._totals)
-    made._transfers["key"] = _Shared(client.build_request("GET", "http://a/"))
-    made._after_fork_in_child()
-    assert not made._transfers
+@needs_fork
+def test_a_forked_child_waits_for_nobody(gate: Gate) -> None:
+    with curlhttp.Client(coalesce=True) as client, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(client.get, gate.url)
+        assert gate.app.wait_for(lambda: gate.count == 1)
+        child = threads.submit(run_in_fork, lambda: client.get(gate.url))
+        assert gate.app.wait_for(lambda: gate.count == 2)
+        gate.opened.set()
+        assert (child.result(60), first.result(60).status_code) == (0, 200)
 
 
 async def test_each_has_its_own_history_and_request(make_client: MakeClient, gate: Gate) -> None:
@@ -383,7 +374,7 @@ async def test_any_exception_ends_the_transfer(make_client: MakeClient, gate: Ga
     with pytest.raises(Failure, match="of the test"):
         await client.get(gate.url)
     assert len(sent) == 1
-    assert transfers(client) == []
+    assert waiting_for_equal_requests() == []
 
 
 @pytest.mark.colours("asyncio", "uvloop")
@@ -414,7 +405,7 @@ async def test_a_cancellation_of_its_own_below_is_the_error_of_all_that_wait(
         gate.opened.set()
     assert [str(error) for error in errors] == ["of the middleware"] * 3
     assert (len(sent), gate.count) == (1, 1)
-    assert transfers(client) == []
+    assert waiting_for_equal_requests() == []
 
 
 class Strict(Exception):
@@ -588,7 +579,7 @@ async def test_a_closed_client_leaves_nobody_waiting(make_client: MakeClient, ga
         await when_waiting(client, 3)
         await client.aclose()
     assert len(results) == 3
-    assert transfers(client) == []
+    assert waiting_for_equal_requests() == []
 
 
 @pytest.mark.parametrize("value", ["yes", 1, None])

@@ -18,6 +18,7 @@ from curlhttp.testing import Answer
 from tests.servers import AppConnection, AppServer, RawServer, Record
 from tests.servers.websocket import echo, speaking
 from tests.support.downloads import download
+from tests.support.internals import waiting_for_first_endpoints
 from tests.support.scripted import Scripted, asks, moved, steady
 
 A, B, C = (f"http://{name}.test" for name in "abc")
@@ -142,7 +143,7 @@ async def test_a_list_is_read_again(scripted: Scripted) -> None:
     client, engine = scripted([503, 200] * 5, base_url=endpoints, retry=steady(1))
     for number in range(5):
         await client.get(f"/{number}")  # a second later
-        engine._now += 5
+        engine.advance(5)
     # Read at the start; 12 s later it failed, and 12 s later it was read.
     assert hosts(engine) == ["a"] * 8 + ["b"] * 2
     assert lists == [[C]]
@@ -353,7 +354,7 @@ async def test_endpoints_keep_their_scheme(scripted: Scripted) -> None:
     client, engine = scripted([200] * 3, base_url=Endpoints(lambda: lists.pop(0), refresh=5))
     for _ in range(3):
         await client.get("/")
-        engine._now += 10
+        engine.advance(10)
     assert [each.url for each in engine.sent] == [f"{A}/", f"{A}/", f"{B}/"]
 
 
@@ -397,7 +398,7 @@ async def send_together(client: Any, lister: Lister, endpoints: Endpoints, count
     """Send so many requests, and let the function go on when all of them wait for it."""
 
     async def let_go() -> None:
-        while len(endpoints._first_list._queue) < count:
+        while waiting_for_first_endpoints(endpoints) < count:
             await anyio.sleep(0.002)
         lister.all_wait.set()
 
@@ -468,7 +469,7 @@ async def test_a_cancelled_request_leaves_the_first_list_to_the_next_one(
         while lister.calls < 1:
             await anyio.sleep(0.002)
         tasks.start_soon(send, anyio.CancelScope())
-        while len(endpoints._first_list._queue) < 2:
+        while waiting_for_first_endpoints(endpoints) < 2:
             await anyio.sleep(0.002)
         first.cancel()
         while lister.calls < 2:
@@ -490,10 +491,10 @@ async def test_a_cancelled_refresh_is_left_to_the_next_request(
             await anyio.sleep_forever()
         return [app.url]
 
-    endpoints = Endpoints(list_urls, refresh=1000)
+    endpoints = Endpoints(list_urls, refresh=0.05)
     client = make_client(base_url=endpoints)
     await client.get("/bytes/3")
-    endpoints._due = 0.0  # as if 1000 s had passed
+    await anyio.sleep(0.06)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.get, "/bytes/3")
         while len(calls) < 2:

@@ -48,10 +48,11 @@ from tests.servers import (
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.internals import (
+    assert_nothing_runs,
     count_descriptors,
     finish_script,
-    get_engine,
     get_slots,
+    handles_of,
     start_script,
     wait_until_idle,
 )
@@ -178,11 +179,11 @@ class _Stuck(Listener[Any]):
     stuck = 1  # counted from 1
     seconds = LATE
 
-    def _wrap(self, sock: socket.socket, context: Any) -> Any:
+    def wrap(self, sock: socket.socket, context: Any) -> Any:
         if self.connections == self.stuck:
             self.stopping.wait(self.seconds)
             raise OSError("this one never gets through")
-        return super()._wrap(sock, context)
+        return super().wrap(sock, context)
 
 
 class _StuckServer(_Stuck, RawServer):
@@ -221,18 +222,12 @@ def breaks(record: Record, out: Any) -> None:
         out.reset(2)
 
 
-def assert_free(client: AnyClient, connections: int | None = None) -> None:
+def assert_free(client: AnyClient) -> None:
     """Nothing runs, and no handle remembers a request."""
-    engine = get_engine(client)
-    assert get_slots(client).used == 0
-    handles = engine._pool.all
-    assert all(transfer.request is None and not transfer.attached for transfer in handles)
-    drivers = [t.driver for t in handles] if client.is_blocking else [engine._driver]
-    for driver in filter(None, drivers):
-        assert not driver.running
-    if client.is_blocking:  # threads must share neither a driver nor connections
-        idle, shares = engine._drivers._idle, [id(transfer.shares) for transfer in handles]
-        assert (len(idle), len(shares)) == (len({*idle}), len({*shares}))
+    assert_nothing_runs(client)
+    if client.is_blocking:  # threads must not share connections
+        shares = [id(transfer.shares) for transfer in handles_of(client)]
+        assert len(shares) == len({*shares})
 
 
 async def connect(client: AnyClient, course: Course) -> None:
@@ -698,10 +693,10 @@ async def test_closing_the_client_ends_a_race(hedging: MakeClient, plain: Course
         tasks.start_soon(one)
         while len(plain.requests) < 2:
             await anyio.sleep(0.001)
-        engine = get_engine(client)
+        handles = handles_of(client)
         await client.aclose()
     assert errors == ([] if client.is_blocking else ["ClientClosed"])  # threads run on
-    assert not engine._pool.all
+    assert not handles
     assert plain.server.wait_for(lambda: not plain.server.open_connections)
 
 
@@ -1037,7 +1032,7 @@ def no_new_threads(server: AppServer) -> Iterator[Callable[[], None]]:
     found: set[threading.Thread] = set()
 
     def look() -> None:
-        found.update({*threading.enumerate()} - before - {*server._threads})
+        found.update({*threading.enumerate()} - before - {*server.threads})
 
     yield look
     assert not found

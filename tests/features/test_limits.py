@@ -20,6 +20,7 @@ from curlhttp import (
     CircuitBreaker,
     CircuitBreakerOpen,
     Client,
+    ClientRequest,
     ConcurrencyLimit,
     DeadlineExceeded,
     PoolTimeout,
@@ -28,13 +29,12 @@ from curlhttp import (
     Timeout,
 )
 from curlhttp._features.limits.layer import limits
-from curlhttp._http.request import ClientRequest
-from curlhttp._runtime.engine import Runtime
 from curlhttp._runtime.loops import make_race
 from curlhttp.testing import Answer, ScriptedEngine, reset
+from curlhttp.types import Runtime
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.internals import in_thread, run_script
+from tests.support.internals import in_thread, run_script, runtime_of
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +145,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
         await may_end.wait()
         return Answer()
 
-    waiting = make_client().real._runtime.make_waiter
+    waiting = runtime_of(make_client().real).make_waiter
     runtime = VirtualTime().runtime._replace(make_waiter=waiting)
     layered = limits(None, limit, runtime)(send)
 
@@ -168,7 +168,7 @@ async def test_a_woken_waiter_goes_before_newcomers(make_client: MakeClient) -> 
 
 async def opened_together(client: AnyClient) -> list[int]:
     """Wake six tasks in another order, cancel two, and return who continues when."""
-    waiters = [client.real._runtime.make_waiter() for _ in range(6)]
+    waiters = [runtime_of(client.real).make_waiter() for _ in range(6)]
     scopes = [anyio.CancelScope() for _ in range(6)]
     gone_on: list[int] = []
 
@@ -601,4 +601,3 @@ async def test_threads_and_loops_share_a_rate(app: AppServer) -> None:
     for thread in threads:
         await anyio.to_thread.run_sync(thread.join)
     assert done == [200] * 40
-    assert all(not bucket.waiting for bucket in rate._buckets.values())

@@ -24,6 +24,7 @@ from tests.servers import AppServer, HTTPProxy
 from tests.servers.record import Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.every_api import EVERY_CLIENT_API, Fetch
+from tests.support.internals import waiting_for_token
 from tests.support.scripted import URL, Scripted, moved
 
 pytestmark = pytest.mark.anyio
@@ -308,7 +309,7 @@ async def test_one_fetch_serves_all_that_wait(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gather)
         with anyio.fail_after(30):
-            while len(auth._cache._queue) < 20:
+            while waiting_for_token(auth) < 20:
                 await anyio.sleep(0.005)
         tokens.gate.set()
     assert [response.status_code for response in results] == [200] * 20
@@ -334,7 +335,7 @@ async def test_a_fetch_in_a_closed_loop_blocks_no_other(
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gather)
-            while len(auth._cache._queue) < 4:
+            while waiting_for_token(auth) < 4:
                 await anyio.sleep(0.005)
             loop.close()  # and nobody cancels its task
             tokens.gate.set()
@@ -497,16 +498,16 @@ async def test_a_timeout_is_raised_only_in_waiters_with_the_same_timeout(
 
     async with anyio.create_task_group() as tasks:
         for seconds in (0.5, 0.5, 60.0, 60.0, 60.0):
-            before = len(auth._cache._queue)
+            before = waiting_for_token(auth)
             tasks.start_soon(one, seconds)
             with anyio.fail_after(30):
-                while len(auth._cache._queue) == before:
+                while waiting_for_token(auth) == before:
                     await anyio.sleep(0.005)
         await until(2)
         tokens.gate.set()
     assert found == {0.5: [curlhttp.ReadTimeout] * 2, 60.0: [200] * 3}
     assert tokens.asked == 2
-    assert not auth._cache._queue
+    assert not waiting_for_token(auth)
 
 
 async def test_a_failure_is_raised_in_all_waiters(
@@ -530,7 +531,7 @@ async def test_a_failure_is_raised_in_all_waiters(
         for _ in range(10):
             tasks.start_soon(one)
         with anyio.fail_after(30):
-            while len(auth._cache._queue) < 10:
+            while waiting_for_token(auth) < 10:
                 await anyio.sleep(0.005)
         tokens.gate.set()
     assert [error.error for error in errors if isinstance(error, OAuth2Error)] == [

@@ -12,8 +12,6 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import curlhttp
 from curlhttp import (
@@ -27,10 +25,10 @@ from curlhttp import (
     RobotsDisallowed,
     Timeout,
 )
-from curlhttp._features.robots.policy import MAX_BYTES, parse
 from curlhttp.testing import Answer, ScriptedEngine, refused, reset, unresolved, untrusted
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import ONE_OF_EACH, AnyClient
+from tests.support.internals import waiting_for_robots
 from tests.support.scripted import Scripted, moved, steady
 
 pytestmark = pytest.mark.anyio
@@ -140,15 +138,6 @@ def test_the_rules_are_those_of_rfc_9309(body: str, path: str, allowed: bool) ->
         else:
             with pytest.raises(RobotsDisallowed):
                 client.get("http://h.test" + path)
-
-
-@given(st.binary(max_size=3000) | st.text().map(str.encode))
-def test_any_bytes_are_a_robots_txt(body: bytes) -> None:
-    head = b"User-agent: *\nCrawl-delay: "
-    for each in (body, head + body, head + b"1\nDisallow: " + body):
-        verdict = parse(each, Robots("my-crawler"))
-        assert verdict.allows(curlhttp.URL("http://h.test/[a")) in (True, False)
-        assert 0 <= verdict.delay <= 60
 
 
 @ONE_OF_EACH
@@ -456,34 +445,6 @@ async def test_the_first_512_kib_are_parsed_and_no_more_is_read(scripted: Script
     assert engine.aborted == 1
 
 
-def test_a_line_that_the_limit_cuts_off_does_not_count() -> None:
-    start = b"User-agent: *\nDisallow: /a\n#"
-    body = start + b"#" * (MAX_BYTES - len(start) - 12) + b"\nDisallow: /private"
-    verdict = parse(body[: MAX_BYTES + 1], Robots("my-crawler"))
-    assert len(body) > MAX_BYTES
-    assert verdict.allows(curlhttp.URL("http://h.test/p"))
-    assert not verdict.allows(curlhttp.URL("http://h.test/a"))
-
-
-def test_many_groups_with_many_rules_take_linear_memory() -> None:
-    agents = b"".join(b"user-agent:%d\n" % number for number in range(18_000))
-    verdict = parse(agents * 2 + b"allow:/a\n" * 15_000, Robots("my-crawler"))
-    assert verdict.size == 0
-    verdict = parse(b"user-agent:*\n" * 20_000 + b"allow:/a\n" * 15_000, Robots("my-crawler"))
-    assert verdict.size == 15_000
-
-
-def test_many_wildcards_take_linear_time() -> None:
-    verdict = parse(b"User-agent: *\nDisallow: /" + b"*a" * 1000 + b"b", Robots("my-crawler"))
-    assert verdict.allows(curlhttp.URL("http://h.test/" + "a" * 5000))
-
-
-def test_wildcards_count_as_rules_because_they_take_as_long_to_match() -> None:
-    rule = b"Disallow: /" + b"*a" * 200 + b"b\n"
-    verdict = parse(b"User-agent: *\n" + rule * 1000, Robots("my-crawler"))
-    assert verdict.size == 1000 + 2000
-
-
 @ONE_OF_EACH
 async def test_a_compressed_robots_txt_is_read_to_the_limit_only(scripted: Scripted) -> None:
     import zlib
@@ -588,11 +549,6 @@ class Gate:
         return sum(record.path == "/robots.txt" for record in self.app.requests)
 
 
-def waiting(client: AnyClient) -> int:
-    store = client.real._chain.settings["robots"]
-    return sum(len(entry._queue) for entry in list(store._entries.values()))
-
-
 async def until(is_so: Callable[[], bool]) -> None:
     with anyio.fail_after(30):
         while not is_so():
@@ -609,7 +565,7 @@ async def test_all_that_wait_share_one_fetch(make_client: MakeClient, app: AppSe
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gather)
-        await until(lambda: waiting(client) == 8)
+        await until(lambda: waiting_for_robots(client.real) == 8)
         gate.opened.set()
     assert [response.status_code for response in found] == [200] * 8
     assert gate.count == 1
@@ -648,9 +604,9 @@ async def test_a_cancelled_request_leaves_the_fetch_to_the_next(
                 await get()
 
         tasks.start_soon(get_cancelled)
-        await until(lambda: waiting(client) == 1 and gate.count == 1)
+        await until(lambda: waiting_for_robots(client.real) == 1 and gate.count == 1)
         tasks.start_soon(get)
-        await until(lambda: waiting(client) == 2)
+        await until(lambda: waiting_for_robots(client.real) == 2)
         scope.cancel()
         gate.opened.set()
     assert found == [200]

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import Client, Timeout
+from curlhttp import Client, ClientRequest, Response, Timeout
 from curlhttp._features.upgrade import Upgraded, _ChunkedDecoder, upgrade
 from curlhttp._features.upgrade import send_upgrade as ask_engine
-from curlhttp._http.request import ClientRequest
-from curlhttp._http.response import Response
-from curlhttp._http.timings import Timings
 from curlhttp._runtime.run import run_sync, send_sync
 from curlhttp.exceptions import (
     ConnectionError,
@@ -27,6 +24,7 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 from curlhttp.testing import ScriptedEngine
+from curlhttp.types import Timings
 
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
 

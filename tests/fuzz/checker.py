@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from curlhttp._http.decoding import decode_text
 from curlhttp.exceptions import ConnectTimeout, ReadTimeout, RequestException
 from tests.adversary.findings import Findings, find_place
 from tests.adversary.server_process import ServerProcess
@@ -19,6 +18,7 @@ from tests.adversary.watchdog import Watchdog
 from tests.fuzz.case import Case
 from tests.fuzz.heads import Expected
 from tests.fuzz.inspection import Surprise, bytes_of, look_at_error, look_at_response
+from tests.support.internals import decode_as
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _FRAMING = ("content-length", "transfer-encoding")
@@ -130,7 +130,7 @@ class Checker:
         body = b"" if response.request.method == "HEAD" else expected.body
         right: Any = body
         if kind is str:
-            right = decode_text(body, response._charset())
+            right = decode_as(response, body)
         if how == "lines":
             right = _LINE_END.sub("", right)
         if joined != right:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from curlhttp._http.decoding import MAX_CODINGS
 from tests.adversary.stamps import stamp
 from tests.fuzz.bodies import break_body, choose_body
 from tests.fuzz.draft import Draft, Site, junk
@@ -90,7 +89,7 @@ def expected_of(draft: Draft) -> Expected | None:
     fields = [(name.decode("latin-1").lower(), value.strip(b" \t")) for name, _, value in lines]
     status = int(draft.status)
     codings = b",".join(value for name, value in fields if name == "content-encoding").split(b",")
-    if status == 206 and len(codings) > MAX_CODINGS:
+    if status == 206 and len(codings) > 5:
         return None  # a part that cannot be decoded is as received
     return Expected(status, fields, b"" if status in (204, 304) else draft.plain)
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curlhttp import requests
+from curlhttp import Cookies, requests
 from curlhttp._http.cookies import jar as jars
-from curlhttp._http.cookies.jar import Cookies, CookieStore, cookie_header, store_cookies
+from curlhttp._http.cookies.jar import CookieStore, cookie_header, store_cookies
 from curlhttp._http.url import parse_url
 from curlhttp.requests.cookies import (
     RequestsCookieJar,

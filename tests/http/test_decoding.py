@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import encodings
 import gzip
-import importlib
+import itertools
 import re
 import time
 import tracemalloc
@@ -25,7 +25,9 @@ from curlhttp._http.decoding import (
     _MORE_NAMES,
     ACCEPT_ENCODING,
     MAX_CODINGS,
+    ByteChunks,
     ContentDecoder,
+    LineChunks,
     TextDecoder,
     chosen_charset,
     decode_text,
@@ -34,21 +36,10 @@ from curlhttp._http.decoding import (
     undo_codings,
 )
 from curlhttp.exceptions import ContentDecodingError, ResponseTooLarge
+from tests.support.codings import zstd
 from tests.support.pace import assert_cheap
 
 MIB = 1024 * 1024
-
-
-def _load_zstd() -> Any:
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    return None
-
-
-zstd = _load_zstd()
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -499,7 +490,7 @@ def test_a_charset_of_http_is_known_by_its_names(name: str, codec: str) -> None:
     [*UNFIT, "utf-7", "mbcs", "unicode_escape", "raw_unicode_escape", "charmap", "a" * 100_000],
 )
 def test_other_names_mean_nothing_and_are_not_looked_up(name: str) -> None:
-    cache: dict[str, object] = encodings._cache
+    cache: dict[str, object] = vars(encodings)["_cache"]
     before = len(cache)
     assert known_charset(name) is None
     assert len(cache) == before  # Python keeps each name that it looks up, for good
@@ -573,3 +564,38 @@ def test_a_body_that_ends_within_a_character_is_replaced(charset: str, size: int
     assert decoder.decode(b"h" * size) + decoder.decode(b"", True) == decode_text(
         b"h" * size, charset
     )
+
+
+@given(st.text(alphabet="ab\r\n", max_size=30), st.lists(st.integers(0, 30), max_size=8))
+def test_no_split_changes_the_lines(text: str, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    chunker = LineChunks()
+    lines: list[str] = []
+    for start, end in itertools.pairwise(edges):
+        if text[start:end]:
+            lines += chunker.add(text[start:end].encode())
+    lines += chunker.end()
+    expected = re.split(r"\r\n|\r|\n", text)
+    assert lines == (expected if expected[-1] else expected[:-1])
+
+
+def test_a_long_line_in_small_parts_costs_little_more_than_its_characters() -> None:
+    chunker = LineChunks()
+    tracemalloc.start()
+    try:
+        for _ in range(50_000):
+            assert list(chunker.add(b"ab")) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * 100_000
+    assert list(chunker.add(b"\nc")) == ["ab" * 50_000]
+    assert list(chunker.end()) == ["c"]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=8), st.integers(1, 9))
+def test_a_size_cuts_pieces_and_joins_none(pieces: list[bytes], size: int) -> None:
+    sized = ByteChunks(size)
+    for piece in pieces:
+        assert list(sized.add(piece)) == [piece[at:][:size] for at in range(0, len(piece), size)]
+    assert list(sized.end()) == []

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from curlhttp._http.config import TLS, Limits, Proxy
+from curlhttp import Limits, Proxy, Timeout
+from curlhttp._http.config import TLS
 from curlhttp._http.frozen import dataclass
 from curlhttp._http.named_tuple import NamedTuple
-from curlhttp._http.timeout import Timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,3 +159,7 @@ def test_a_plain_class_may_add_attributes_to_it() -> None:
 def test_settings_of_users_are_equal_after_a_copy(value: Any) -> None:
     assert pickle.loads(pickle.dumps(value)) == value == copy.copy(value)
     assert dataclasses.is_dataclass(value)
+
+
+def test_settings_of_tls_show_no_secret() -> None:
+    assert "secret" not in repr(TLS(verify=b"secret", cert=(b"secret", b"secret", "secret")))

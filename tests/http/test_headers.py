@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._http.headers import Headers, check_header, check_method
+from curlhttp import ClientRequest, Headers
 from curlhttp.exceptions import InvalidHeader, InvalidMethod
 
 BLOCK = (
@@ -21,6 +22,18 @@ BLOCK = (
     b"set-cookie:b=2 \t\r\n"
     b"\r\n"
 )
+
+
+def check_header(name: Any, value: Any) -> tuple[str, str]:
+    """Return a field as a request sends it."""
+    (field,) = Headers([(name, value)]).multi_items()
+    return field
+
+
+def check_method(method: Any) -> str:
+    return ClientRequest(method, "http://h/").method
+
+
 TOKEN = st.text("!#$%&'*+-.^_`|~0123456789abcXYZ", min_size=1, max_size=12)
 FIELD_TEXT = st.text(
     st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=20

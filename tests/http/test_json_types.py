@@ -31,10 +31,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp import JSON
+from curlhttp import JSON, Response
 from curlhttp._http import json_types
 from curlhttp._http.json_types import Misfit
-from curlhttp._http.response import Head, Response
+from curlhttp._http.response import Head
 from curlhttp._http.timings import NO_TIME
 from curlhttp.exceptions import JSONDecodeError, JSONTypeError
 from curlhttp.testing import Answer

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp import requests
-from curlhttp._http.headers import Headers
+from curlhttp import ClientRequest, Headers, requests
 from curlhttp._http.redaction import (
     HeadRedactor,
     display_url,
@@ -24,7 +23,6 @@ from curlhttp._http.redaction import (
     redact_url,
     strip_userinfo,
 )
-from curlhttp._http.request import ClientRequest
 from curlhttp._http.url import parse_url
 from tests.servers import (
     AppServer,

@@ -15,9 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curlhttp import ClientRequest, Response
-from curlhttp._http.response import Head, parse_links
-from curlhttp._http.response import Response as ReceivedResponse
-from curlhttp._http.timings import NO_TIME
 from curlhttp.exceptions import HTTPError, InvalidJSONError, JSONDecodeError, RequestException
 from curlhttp.types import Timings
 from tests.servers import AppServer, RawServer, respond, response
@@ -499,39 +496,6 @@ def test_the_history_is_built_on_first_use_and_cached() -> None:
     assert pickle.loads(pickle.dumps(second)).history[1].status_code == 302
 
 
-@pytest.mark.parametrize(
-    ("field", "may"),
-    [
-        ("Content-Encoding: gzip", True),
-        ("TRANSFER-ENCODING : chunked", True),
-        ("Vary: Accept-Encoding", True),  # which only names one
-        ("Content-Length: 3", False),
-    ],
-)
-def test_a_head_says_at_once_that_it_has_no_codings(field: str, may: bool) -> None:
-    head = Head(f"HTTP/1.1 200 OK\r\n{field}\r\n\r\n".encode())
-    assert head.may_have_codings is may
-
-
-def test_a_pickled_error_hides_secrets_that_continue_in_folded_lines() -> None:
-    head = Head(
-        b"HTTP/1.1 401 Not: you\r\nX-Api-Key: s3cret-1\r\n s3cret-2\r\n"
-        b"Location: http://h/?token=s3cret-3\r\n\ts3cret-4\r\nVary: a\xe9\r\n\r\n",
-        b"Set-Cookie: a=s3cret-5\r\n",
-    )
-    response = ReceivedResponse(ClientRequest("GET", "http://h/"), head, b"", NO_TIME)
-    data = pickle.dumps(HTTPError("refused", response=response))
-    assert b"s3cret" not in data
-    again = pickle.loads(data).response
-    assert (again.status_code, again.reason, again.http_version) == (401, "Not: you", "HTTP/1.1")
-    assert again.headers.multi_items() == [
-        ("X-Api-Key", "[secret]"),
-        ("Location", "http://h/?token=***"),
-        ("Vary", "a\xe9"),
-    ]
-    assert again.trailers.multi_items() == [("Set-Cookie", "[secret]")]
-
-
 # --- the Link header: what is read of it, and in what time ---
 
 
@@ -571,13 +535,18 @@ def test_a_pickled_error_hides_secrets_that_continue_in_folded_lines() -> None:
 def test_links_are_read_as_far_as_they_are_some(
     value: str, links: dict[str, dict[str, str]]
 ) -> None:
-    assert parse_links(value) == links
+    assert links_of(value) == links
 
 
-@given(st.text(alphabet='<>;,="\\ \tab\n', max_size=40))
+@given(st.text(alphabet='<>;,="\\ \tab', max_size=40))
 def test_no_value_breaks_the_parser(value: str) -> None:
-    for name, link in parse_links(value).items():
+    for name, link in links_of(value).items():
         assert name in (link["url"], link.get("rel"))
+
+
+def links_of(value: str) -> dict[str, dict[str, str]]:
+    headers = {"Link": value.strip()}
+    return ClientRequest("GET", "http://h/").respond(headers=headers).links
 
 
 PIECES = [
@@ -600,4 +569,4 @@ PIECES = [
 @pytest.mark.parametrize("piece", [*PIECES, " ", "\t", "; ", "<a>; ", "<a>;x ", "<a>;x =", ", <"])
 def test_a_value_as_long_as_a_head_may_be_is_parsed_at_once(piece: str) -> None:
     # Quadratic parsing would take hours here.
-    parse_links("<a>" + piece * (100_000 // len(piece)))
+    links_of("<a>" + piece * (300_000 // len(piece)))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import JSONDecodeError
-from curlhttp._http.sse import EventParser
+from curlhttp import EventParser, JSONDecodeError
 from curlhttp.exceptions import ResponseTooLarge
 from curlhttp.types import ServerSentEvent
 

@@ -17,9 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._http.inputs import ParamsInput
-from curlhttp._http.url import URL, decode_reference, encode_params, parse_url
+from curlhttp import URL
+from curlhttp._features.typed_urls import add_scheme
+from curlhttp._http.url import decode_reference, encode_params, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, MissingSchema
+from curlhttp.types import ParamsInput
 from tests.support.pace import assert_cheap
 
 ASCII_VISIBLE = re.compile(r"https?://[!-~]+").fullmatch
@@ -537,3 +539,30 @@ def test_a_target_that_is_no_path_is_shown_after_a_hash(target: str) -> None:
 def test_a_path_as_target_is_sent_unchanged() -> None:
     url = parse_url("https://a.test/x").with_target("/a/../b?%7e")
     assert (url.target, url.is_raw) == ("/a/../b?%7e", True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("localhost", "http://localhost"),
+        ("localhost:8000/x", "http://localhost:8000/x"),
+        ("LOCALHOST?a=https://b", "http://LOCALHOST?a=https://b"),
+        ("api.localhost/", "http://api.localhost/"),
+        (":8000/x", "http://localhost:8000/x"),
+        ("127.0.0.1:1", "http://127.0.0.1:1"),
+        ("[::1]:1/x", "http://[::1]:1/x"),
+        ("192.168.1.1", "http://192.168.1.1"),
+        ("printer/status", "http://printer/status"),
+        ("printer.local", "http://printer.local"),
+        ("localhost:443", "https://localhost:443"),
+        ("example.org", "https://example.org"),
+        ("me:pw@example.org:8080/x", "https://me:pw@example.org:8080/x"),
+        ("me:pw@localhost:8080/x", "http://me:pw@localhost:8080/x"),
+        ("8.8.8.8", "https://8.8.8.8"),
+        ("//example.org", "https://example.org"),
+        ("HTTP://example.org", "HTTP://example.org"),
+        ("", ""),
+    ],
+)
+def test_a_url_gets_the_scheme_that_its_host_is_likely_to_speak(typed: str, url: str) -> None:
+    assert add_scheme(typed) == url

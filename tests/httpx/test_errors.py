@@ -9,7 +9,7 @@ import pytest
 
 import curlhttp
 from tests.client.test_write_timeouts import server_that_stops_reading
-from tests.httpx.clients import AnyHTTPX, Make
+from tests.httpx.clients import AnyHTTPX, Make, transports
 from tests.httpx.test_requests import make_pieces
 from tests.servers import (
     AppServer,
@@ -233,21 +233,14 @@ async def test_no_message_shows_the_credentials_of_a_url(
 # --- trying again to connect ---
 
 
-async def test_retries_are_of_connecting(
-    library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
-) -> None:
+async def test_retries_are_of_connecting(library: Any, make_httpx: Make, refused: int) -> None:
     client = make_httpx(transport={"retries": 3})
-    naps: list[float] = []
-    engine: Any = client.transport._engine()
-
-    async def nap(seconds: float) -> None:
-        naps.append(seconds)
-
-    monkeypatch.setattr(type(engine), "runtime", engine.runtime._replace(sleep=nap))
     url = f"http://127.0.0.1:{refused}/"
-    error = await error_of(library, client, "POST", url, content=b"abc")
-    assert is_ours(error, "ConnectError")
-    assert naps == [0.0, 0.5, 1.0]
+    with curlhttp.testing.mock() as network:
+        route = network.post(url).raises(curlhttp.testing.refused())
+        error = await error_of(library, client, "POST", url, content=b"abc")
+        assert is_ours(error, "ConnectError")
+        assert (route.call_count, network.sleeps) == (4, [0.0, 0.5, 1.0])
     content = make_pieces(client.is_blocking, [b"abc"])
     error = await error_of(library, client, "POST", url, content=content)
     assert is_ours(error, "ConnectError")
@@ -257,28 +250,19 @@ async def test_retries_are_of_connecting(
         assert len(server.requests) == 1
 
 
-async def test_a_negative_number_of_retries_means_none(
-    library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
-) -> None:
+async def test_a_negative_number_of_retries_means_none(library: Any, make_httpx: Make) -> None:
     client = make_httpx(transport={"retries": -1})
-    engine: Any = client.transport._engine()
-
-    async def nap(seconds: float) -> None:
-        raise AssertionError("it tries again")
-
-    monkeypatch.setattr(type(engine), "runtime", engine.runtime._replace(sleep=nap))
-    error = await error_of(library, client, "GET", f"http://127.0.0.1:{refused}/")
+    with curlhttp.testing.mock() as network:
+        route = network.get("http://a.test/").raises(curlhttp.testing.refused())
+        error = await error_of(library, client, "GET", "http://a.test/")
     assert is_ours(error, "ConnectError")
+    assert (route.call_count, network.sleeps) == (1, [])
 
 
 # --- of the code itself ---
 
 
 def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
-    from curlhttp._httpx.settings import Library
-
-    wrapped = Library(library, "httpcore")
-    request = library.Request("GET", "http://a.test/")
     kinds = [
         kind
         for kind in vars(curlhttp.exceptions).values()
@@ -289,7 +273,9 @@ def test_every_error_of_ours_has_a_name_in_both_libraries(library: Any) -> None:
         made: Callable[..., Any] = kind
         arguments = ("what", "doc", 0) if issubclass(kind, curlhttp.JSONDecodeError) else ("what",)
         for code in (None, 5, 7, 52, 55, 56, 92):
-            error = made(*arguments, curl_code=code)
-            found = wrapped.make_error(error, request)
-            assert isinstance(found, library.TransportError)
-            assert getattr(found, "request", None) is request
+            with curlhttp.testing.mock() as network:
+                network.get("http://a.test/").raises(made(*arguments, curl_code=code))
+                with library.Client(transport=transports(library).Transport()) as client:
+                    with pytest.raises(library.TransportError) as caught:
+                        client.get("http://a.test/")
+            assert caught.value.request.url == "http://a.test/"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from curlhttp import BlockedAddress, PublicOnly
-from curlhttp._libcurl import resolver as lookups
 from tests.httpx.clients import Make
 from tests.servers import AppServer, HTTPProxy
 from tests.support.colours import WITHOUT_UVLOOP, needs_posix
+from tests.support.forced import force
 
 pytestmark = [pytest.mark.anyio, WITHOUT_UVLOOP]
 
@@ -49,7 +49,7 @@ async def test_a_proxy_of_a_transport_gets_the_address(
         ("made.up", socket.AF_INET): ["127.0.0.1"],
         ("intern", socket.AF_INET): ["10.0.0.1"],
     }
-    monkeypatch.setattr(lookups, "_addresses", lambda *name: known.get(name, []))
+    force(monkeypatch, "the addresses that the system knows", lambda *name: known.get(name, []))
     with HTTPProxy() as proxy:
         guard = PublicOnly(allow=["127.0.0.1"])
         client = make_httpx(transport={"guard": guard, "proxy": proxy.url})

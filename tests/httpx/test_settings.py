@@ -24,7 +24,14 @@ from tests.servers import (
     respond_and_close,
     response,
 )
-from tests.support.colours import ONE_OF_EACH, WITHOUT_UVLOOP, needs_pem_certificates, needs_posix
+from tests.support.colours import (
+    ONE_OF_EACH,
+    WITHOUT_UVLOOP,
+    needs_authorities,
+    needs_pem_certificates,
+    needs_posix,
+)
+from tests.support.forced import force
 
 pytestmark = [pytest.mark.anyio, ONE_OF_EACH]
 
@@ -66,24 +73,33 @@ async def test_a_context_of_other_authorities_does_not_trust_the_server(
 
 
 async def test_versions_of_tls_are_taken_over_from_a_context(
-    make_httpx: Make, tls_app: AppServer, certs: Certs
+    library: Any, make_httpx: Make, tls_app: AppServer, certs: Certs
 ) -> None:
     context = ssl.create_default_context(cafile=str(certs.ca_path))
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # distributions differ in what it is
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     client = make_httpx(transport={"verify": context})
-    assert client.transport._route.tls.versions == ("1.2", "1.2")
     assert (await client.get(tls_app.url)).content == b"hello"
+    newer = certs.server_context()
+    newer.minimum_version = ssl.TLSVersion.TLSv1_3
+    with AppServer(newer) as server, pytest.raises(library.ConnectError):
+        await client.get(server.url)
 
 
+@pytest.fixture
+def machine_trusts(monkeypatch: pytest.MonkeyPatch, certs: Certs) -> None:
+    """Have the machine trust the authority of the tests."""
+    force(monkeypatch, "what the machine trusts, for httpx", lambda: str(certs.ca_path))
+
+
+@needs_authorities
+@pytest.mark.usefixtures("machine_trusts")
 async def test_a_context_without_authorities_means_the_machines(
-    make_httpx: Make,
+    make_httpx: Make, tls_app: AppServer
 ) -> None:
-    from curlhttp._http.ssl_context import find_system_authorities
-
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    tls = make_httpx(transport={"verify": context}).transport._route.tls
-    assert tls.verify == (find_system_authorities() or True)
+    client = make_httpx(transport={"verify": context})
+    assert (await client.get(tls_app.url)).content == b"hello"
 
 
 async def test_a_context_that_trusts_one_certificate_alone_is_refused(
@@ -102,11 +118,15 @@ async def test_a_context_that_trusts_one_certificate_alone_is_refused(
         assert (await client.get(server.url)).content == b"hello"
 
 
-def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any) -> None:
-    from curlhttp._http.ssl_context import find_system_authorities
-
-    verify = transports(library).Transport()._route.tls.verify
-    assert verify == (find_system_authorities() or True if library.__name__ == "httpx2" else True)
+@needs_authorities
+@pytest.mark.usefixtures("machine_trusts")
+def test_httpx2_trusts_the_machine_and_httpx_certifi(library: Any, tls_app: AppServer) -> None:
+    with library.Client(transport=transports(library).Transport()) as client:
+        if library.__name__ == "httpx2":
+            assert client.get(tls_app.url).content == b"hello"
+        else:
+            with pytest.raises(library.ConnectError):
+                client.get(tls_app.url)
 
 
 @needs_pem_certificates
@@ -207,9 +227,12 @@ async def test_socket_options_are_set(library: Any, app: AppServer, make_httpx: 
 # --- the rest ---
 
 
-async def test_without_http1_it_speaks_http2_at_once(make_httpx: Make) -> None:
-    transport = make_httpx(transport={"http1": False, "http2": True}).transport._route
-    assert transport.http2 == "prior-knowledge"
+async def test_without_http1_it_speaks_http2_at_once(library: Any, make_httpx: Make) -> None:
+    client = make_httpx(transport={"http1": False, "http2": True})
+    with RawServer(respond_and_close(b"")) as server:
+        with pytest.raises(library.TransportError):
+            await client.get(server.url)
+        assert server.requests[0].startswith(b"PRI * HTTP/2.0\r\n")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import anyio.to_thread
 import pytest
 
 import curlhttp
+from curlhttp.testing import mock
 from tests.httpx.clients import AnyHTTPX, Make
 from tests.servers import (
     Certs,
@@ -316,20 +317,14 @@ async def test_a_refusal_with_missing_chunks_is_an_error(
 
 
 async def test_a_refused_connection_is_tried_again(
-    library: Any, make_httpx: Make, monkeypatch: pytest.MonkeyPatch, refused: int
+    library: Any, make_httpx: Make, refused: int
 ) -> None:
     client = make_httpx(transport={"retries": 1})
-    naps: list[float] = []
-
-    async def nap(seconds: float) -> None:
-        naps.append(seconds)
-
-    engine: Any = client.transport._engine()
-    runtime = engine.runtime._replace(sleep=nap)
-    monkeypatch.setattr(type(engine), "runtime", property(lambda self: runtime))
-    with pytest.raises(library.ConnectError):
-        await client.get(f"http://127.0.0.1:{refused}/", headers=HEADERS)
-    assert naps == [0.0]
+    with mock(real_time=False) as network:
+        network.allow("127.0.0.1")
+        with pytest.raises(library.ConnectError):
+            await client.get(f"http://127.0.0.1:{refused}/", headers=HEADERS)
+    assert network.sleeps == [0.0]
 
 
 async def test_a_guard_is_called(library: Any, shout: RawServer, make_httpx: Make) -> None:

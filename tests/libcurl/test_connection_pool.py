@@ -31,8 +31,9 @@ from tests.servers import AppServer, Certs, H2Server, payload
 from tests.support.colours import AnyClient
 from tests.support.internals import (
     count_descriptors,
-    get_engine,
+    drivers_of,
     get_slots,
+    handles_of,
     in_thread,
     wait_until_idle,
     wait_until_waiting,
@@ -478,10 +479,10 @@ async def test_a_handle_is_kept_even_if_its_connection_is_not(
     """A new handle parses the authorities again, which takes longer than a handshake."""
     client = make_client(max_keepalive_connections=0)
     await client.get(app.url + "/")
-    made = set(get_engine(client)._pool.all)
+    made = set(handles_of(client))
     for _ in range(3):
         await client.get(app.url + "/")
-    assert set(get_engine(client)._pool.all) == made
+    assert set(handles_of(client)) == made
     assert len(made) == 1
     assert app.connections == 4
 
@@ -616,7 +617,7 @@ async def test_many_dropped_responses_are_released_together(
     assert (await client.get(app.url + "/", timeout=Timeout(pool=30))).status_code == 200
     await wait_until_idle(client)
     assert app.wait_for(lambda: app.open_connections <= 1)
-    assert len(get_engine(client)._pool.all) <= 20
+    assert len(handles_of(client)) <= 20
 
 
 def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
@@ -624,7 +625,7 @@ def test_a_connection_that_is_dropped_is_closed_before_another_may_be_opened(
 ) -> None:
     used: list[int] = []
     with Client(max_connections=1) as client:
-        slots = client._engine._pool.slots  # type: ignore[attr-defined]
+        slots = get_slots(client)
         close = Transfer.close
 
         def observe(transfer: Transfer) -> None:
@@ -648,7 +649,7 @@ def test_one_thread_needs_one_driver_for_many_origins(certs: Certs) -> None:
             assert client.get(server.url + "/").status_code == 200
             assert client.stream("GET", server.url + "/").read() == b"hello"
         assert [server.connections for server in servers] == [1, 1, 1]
-        assert len(client._engine._drivers.all) == 1  # type: ignore[attr-defined]
+        assert len(drivers_of(client).all) == 1
 
 
 @pytest.mark.parametrize("kind", ["plain", "tls", "h2"])
@@ -666,7 +667,7 @@ def test_a_connection_moves_from_one_driver_to_another(
             first, second = client.stream("GET", url), client.stream("GET", url)
             assert (second.read(), first.read()) == (payload(1000), payload(1000))
             assert client.get(url).content == payload(1000)
-        assert len(client._engine._drivers.all) == 2  # type: ignore[attr-defined]
+        assert len(drivers_of(client).all) == 2
     assert server.connections == 2
 
 
@@ -677,12 +678,12 @@ def test_a_driver_whose_callback_failed_is_not_reused(app: AppServer) -> None:
 
     with Client() as client:
         client.get(app.url + "/")
-        (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
+        (driver,) = drivers_of(client).all
         driver.poller.wanted = Full()
         with pytest.raises(MemoryError):
             client.get(app.url + "/delay/0.05")
         assert client.get(app.url + "/").status_code == 200
-        assert driver not in client._engine._drivers.all  # type: ignore[attr-defined]
+        assert driver not in drivers_of(client).all
 
 
 def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
@@ -693,6 +694,6 @@ def test_a_closed_client_keeps_no_driver(app: AppServer) -> None:
     client.get(app.url + "/")
     client.close()
     assert held.read() == payload(1000)
-    assert not client._engine._drivers.all  # type: ignore[attr-defined]
+    assert not drivers_of(client).all
     assert app.wait_for(lambda: not app.open_connections)
     assert count_descriptors() == before

@@ -14,6 +14,7 @@ import pytest
 from curlhttp import Limits
 from curlhttp._libcurl.connection_state import OpenConnections, Quarantine
 from curlhttp._libcurl.driver import Driver
+from curlhttp._libcurl.poller import PollSockets
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
 from tests.support.internals import get_engine
@@ -106,3 +107,46 @@ def test_libcurl_looks_again_at_an_http2_connection_once_it_is_quiet(
     assert looked == [(5, pycurl.CSELECT_IN)]
     driver._look_again(next_look + 1)
     assert len(looked) == 1
+
+
+# --- its poller ---
+
+
+@needs_poller
+def test_a_poll_is_for_the_current_events_and_not_for_earlier_ones() -> None:
+    sockets = PollSockets()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        descriptor = ours.fileno()
+        sockets.watch(descriptor, pycurl.POLL_OUT)
+        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_OUT)]
+        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_OUT)]
+        sockets.watch(descriptor, pycurl.POLL_IN)
+        assert sockets.poll(0) == []
+        theirs.send(b"x")
+        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_IN)]
+        sockets.forget(descriptor)
+        assert sockets.poll(0) == []
+        sockets.watch(descriptor, pycurl.POLL_INOUT)
+        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_IN | pycurl.CSELECT_OUT)]
+
+
+@needs_poller
+def test_a_wait_sees_a_new_socket_under_the_number_of_one_that_was_closed() -> None:
+    sockets = PollSockets()
+    first, peer = socket.socketpair()
+    number = first.fileno()
+    sockets.watch(number, pycurl.POLL_IN)
+    assert sockets.poll(0) == []
+    sockets.forget(number)
+    first.close()
+    peer.close()
+    second, other = socket.socketpair()
+    with second, other:
+        if second.fileno() != number:
+            os.dup2(second.fileno(), number)
+        sockets.watch(number, pycurl.POLL_IN)
+        other.send(b"x")
+        assert sockets.poll(0) == [(number, pycurl.CSELECT_IN)]
+        if second.fileno() != number:
+            os.close(number)

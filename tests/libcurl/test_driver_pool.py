@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +10,15 @@ import pycurl
 import pytest
 
 from curlhttp import Client
-from curlhttp._libcurl.poller import PollSockets
 from tests.servers import AppServer
+from tests.support.internals import drivers_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no poll")
 
 
 def _record(client: Client) -> list[Any]:
     """Return a list that gets what the client's only driver does from now on."""
-    (driver,) = client._engine._drivers.all  # type: ignore[attr-defined]
+    (driver,) = drivers_of(client).all
     done: list[Any] = []
     act, poll = driver._act, driver.poller.poll
 
@@ -64,44 +62,6 @@ def test_a_wait_is_not_ended_by_the_check_of_an_earlier_request(app: AppServer) 
         assert done.count("poll") == 1
 
 
-def test_a_poll_is_for_the_current_events_and_not_for_earlier_ones() -> None:
-    sockets = PollSockets()
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        descriptor = ours.fileno()
-        sockets.watch(descriptor, pycurl.POLL_OUT)
-        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_OUT)]
-        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_OUT)]
-        sockets.watch(descriptor, pycurl.POLL_IN)
-        assert sockets.poll(0) == []
-        theirs.send(b"x")
-        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_IN)]
-        sockets.forget(descriptor)
-        assert sockets.poll(0) == []
-        sockets.watch(descriptor, pycurl.POLL_INOUT)
-        assert sockets.poll(0) == [(descriptor, pycurl.CSELECT_IN | pycurl.CSELECT_OUT)]
-
-
-def test_a_wait_sees_a_new_socket_under_the_number_of_one_that_was_closed() -> None:
-    sockets = PollSockets()
-    first, peer = socket.socketpair()
-    number = first.fileno()
-    sockets.watch(number, pycurl.POLL_IN)
-    assert sockets.poll(0) == []
-    sockets.forget(number)
-    first.close()
-    peer.close()
-    second, other = socket.socketpair()
-    with second, other:
-        if second.fileno() != number:
-            os.dup2(second.fileno(), number)
-        sockets.watch(number, pycurl.POLL_IN)
-        other.send(b"x")
-        assert sockets.poll(0) == [(number, pycurl.CSELECT_IN)]
-        if second.fileno() != number:
-            os.close(number)
-
-
 def test_a_driver_that_waits_for_the_resolver_is_closed_in_a_real_thread_under_gevent(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +72,7 @@ def test_a_driver_that_waits_for_the_resolver_is_closed_in_a_real_thread_under_g
     monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
     with Client() as client:
         client.get(app.url + "/")
-        drivers = client._engine._drivers  # type: ignore[attr-defined]
+        drivers = drivers_of(client)
         driver = drivers.acquire()
         driver.is_resolving = True
         drivers.release(driver)

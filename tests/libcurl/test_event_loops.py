@@ -7,7 +7,6 @@ import contextlib
 import gc
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,10 +20,16 @@ import trio
 import trio.testing
 
 from curlhttp import AsyncClient, ClientClosed, Timeout
-from curlhttp._runtime import loops
 from tests.servers import AppServer, H2Server, payload
 from tests.support.colours import AnyClient
-from tests.support.internals import count_descriptors, get_engine, run_script
+from tests.support.internals import (
+    assert_nothing_runs,
+    count_descriptors,
+    driver_of,
+    engines_of,
+    get_engine,
+    run_script,
+)
 
 ONLY_ASYNC = pytest.mark.parametrize("colour", ["asyncio", "uvloop", "trio"])
 
@@ -63,7 +68,7 @@ def test_a_client_serves_one_event_loop_after_another(app: AppServer) -> None:
     for backend in ("asyncio", "asyncio", "trio", "uvloop", "trio", "asyncio"):
         assert _run(backend, partial(_get, client, app.url)) == 5
     asyncio.run(client.aclose())
-    assert not client._engines
+    assert not engines_of(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -74,7 +79,7 @@ def test_the_engines_of_ended_loops_are_closed_by_the_next(app: AppServer, backe
     before = count_descriptors()
     for _ in range(10):
         _run(backend, partial(_get, client, app.url))
-        assert len(client._engines) == 1
+        assert len(engines_of(client)) == 1
         assert app.wait_for(lambda: app.open_connections <= 5)
     assert count_descriptors() <= before
     _run(backend, client.aclose)
@@ -143,7 +148,7 @@ def test_two_threads_with_a_loop_each_share_a_client(
         thread.join(60)
     assert right == [20] * 10
     asyncio.run(client.aclose())
-    assert not client._engines
+    assert not engines_of(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -392,9 +397,7 @@ def test_task_cancel_works_as_for_any_other_await(app: AppServer, backend: str) 
                 await task
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(client.get(app.url + "/stall"), 0.03)
-            (engine,) = client._engines.values()
-            assert engine._pool.slots.used == 0
-            assert not engine._driver.running
+            assert_nothing_runs(client)
             assert (await client.get(app.url + "/")).status_code == 200
 
     _run(backend, main)
@@ -423,7 +426,7 @@ async def test_a_loop_does_not_spin_before_a_timer(
     # uvloop makes none of less than half a millisecond, and its timers may be as much too early
     client = make_client()
     await client.get(app.url + "/")
-    driver = get_engine(client)._driver
+    driver = driver_of(client)
     polls: list[Any] = []
     poll = driver.poller.poll
 
@@ -476,44 +479,15 @@ def test_an_error_in_a_step_on_trio_ends_the_requests_and_not_trio(
     async def main() -> None:
         async with AsyncClient() as client:
             await _get(client, app.url)
-            (engine,) = client._engines.values()
+            driver = driver_of(client)
 
             def fail() -> None:
                 raise LookupError("a fault of ours")
 
             with monkeypatch.context() as patch:
-                patch.setattr(engine._driver, "_collect", fail)
+                patch.setattr(driver, "_collect", fail)
                 with pytest.raises(LookupError, match="a fault of ours"):
                     await client.get(app.url + "/bytes/1")
             assert await _get(client, app.url) == 5
 
     trio.run(main)
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio makes no system call there")
-@pytest.mark.parametrize("backend", ["asyncio", pytest.param("uvloop", marks=pytest.mark.uvloop)])
-def test_the_running_loop_is_found_without_a_system_call(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(loops, "running_loop", pytest.fail)
-        assert loops.find_running_loop() is asyncio.get_running_loop()
-
-    _run(backend, main)
-
-
-def test_a_loop_that_runs_in_another_thread_is_not_found() -> None:
-    async def main() -> None:
-        outer = asyncio.get_running_loop()
-
-        async def inner() -> None:
-            assert loops.find_running_loop() is asyncio.get_running_loop() is not outer
-
-        def find() -> None:
-            with pytest.raises(RuntimeError):
-                loops.find_running_loop()
-            asyncio.run(inner())
-
-        await asyncio.to_thread(find)
-
-    asyncio.run(main())

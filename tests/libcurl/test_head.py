@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from curlhttp._http.request import ClientRequest
+from curlhttp import ClientRequest
 from curlhttp._libcurl.head import has_unasked_upgrade, lacks_status_line, parse_response_head
 
 GET = ClientRequest("GET", "http://h.test/")

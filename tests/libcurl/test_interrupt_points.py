@@ -17,9 +17,9 @@ import pytest
 
 import curlhttp
 from curlhttp import CircuitBreaker, Client, Hedge, RateLimit, Timeout, requests
-from curlhttp._http.fork import registered
-from curlhttp._runtime.engine import Send
+from curlhttp.types import Send
 from tests.servers import AppServer
+from tests.support.internals import get_slots, handles_of, shared_transfers
 from tests.support.values import slow_but_for
 
 if TYPE_CHECKING:
@@ -189,11 +189,6 @@ class _Interrupt:
                 raise KeyboardInterrupt
 
 
-def _free(client: curlhttp.Client) -> int:
-    pool = client._engine._pool  # type: ignore[attr-defined]
-    return int(pool.slots.used) - len(pool._ready)
-
-
 def _new(url: str) -> curlhttp.Client:
     return curlhttp.Client(max_connections=1, timeout=Timeout(pool=0.1))
 
@@ -210,7 +205,7 @@ def _ready(url: str) -> curlhttp.Client:
 
 def _idle(url: str) -> curlhttp.Client:
     client = _ready(url)
-    client._engine._pool._release_ready()  # type: ignore[attr-defined]
+    get_slots(client)  # releases those of parked transfers
     return client
 
 
@@ -235,11 +230,11 @@ def _find_lost_slots(
                     run()
                 break
             except KeyboardInterrupt:
-                if _free(client):
+                if get_slots(client).used:
                     lost.append(number)
                     continue
                 assert client.get(url).ok  # with the one slot that there is
-            assert len(client._engine._pool.all) == 1  # type: ignore[attr-defined]
+            assert len(handles_of(client)) == 1
     return number, lost
 
 
@@ -282,8 +277,7 @@ def test_ctrl_c_leaves_no_shared_transfer_for_which_others_would_wait(app: AppSe
     url, left = app.url + "/bytes/3", []
     with curlhttp.Client(coalesce=True) as client:
         client.get(url)
-        (made,) = [each for each in registered() if type(each).__name__ == "Coalescing"]
-        transfers = made._transfers  # type: ignore[attr-defined]
+        (transfers,) = shared_transfers()
         for number in range(1, 1000):
             try:
                 with _Interrupt(number, ("coalesce.py",)):

@@ -12,13 +12,12 @@ import pycurl
 import pytest
 
 from curlhttp import Timeout
-from curlhttp._libcurl import poller
-from curlhttp._libcurl.driver import Driver
 from curlhttp._libcurl.poller import KqueueSockets
 from curlhttp.exceptions import ConnectionError, ReadTimeout
 from tests.servers import AppServer, RawServer
 from tests.support import kqueue
 from tests.support.colours import AnyClient
+from tests.support.internals import use_kqueue
 
 IN, OUT, BOTH = pycurl.POLL_IN, pycurl.POLL_OUT, pycurl.POLL_INOUT
 
@@ -28,8 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _on_kqueue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "_select", kqueue)
-    monkeypatch.setattr(Driver, "_make_poller", staticmethod(KqueueSockets))
+    use_kqueue(monkeypatch, kqueue)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pycurl
 import pytest
 
 import curlhttp
-from curlhttp._libcurl import errors as open_files
 from curlhttp.exceptions import ConnectionError, SSLError
 from tests.servers import AppServer, Certs, RawServer, refused_port, respond_and_stall
 from tests.servers.websocket import echo, speaking
+from tests.support.curl_errors import find_shortage
 from tests.support.internals import run_script
 
 resource = pytest.importorskip("resource", reason="this system has no limit of open files")
@@ -305,8 +305,7 @@ def _full(monkeypatch: pytest.MonkeyPatch, number: int, left: int = 0) -> None:
 
 
 def _named(code: int, os_errno: int = 0) -> str:
-    request = curlhttp.ClientRequest("GET", "http://h.test/")
-    return str(open_files.find_descriptor_shortage(request, code, "why", os_errno) or "")
+    return str(find_shortage(code, os_errno) or "")
 
 
 def test_a_lack_of_descriptors_is_distinguished_from_other_failures(
@@ -340,7 +339,6 @@ def test_a_refused_connection_is_named_despite_a_lack_of_descriptors(
 
 def test_an_unreadable_tls_file_is_a_tls_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _full(monkeypatch, errno.EMFILE, 1)
-    request = curlhttp.ClientRequest("GET", "https://h.test/")
-    error = open_files.find_descriptor_shortage(request, pycurl.E_SSL_CACERT_BADFILE, "why", 0)
+    error = find_shortage(pycurl.E_SSL_CACERT_BADFILE)
     assert isinstance(error, SSLError)
     assert error.is_local

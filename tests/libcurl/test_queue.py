@@ -9,13 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
-from curlhttp._http.request import ClientRequest
-from curlhttp._libcurl.transfer import Transfer
+from curlhttp import ClientRequest
 from curlhttp.exceptions import ContentDecodingError
-from tests.client.test_cancellation import assert_free
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient
-from tests.support.internals import get_engine, wait_until_waiting
+from tests.support.internals import (
+    after_prepare,
+    assert_nothing_runs,
+    driver_of,
+    wait_until_waiting,
+)
 
 MakeClient = Callable[..., AnyClient]
 
@@ -40,7 +43,7 @@ async def test_the_next_request_has_started_when_a_response_is_returned(
 
     async def get(name: str) -> None:
         await client.get(f"{app.url}/bytes/1?seed={name}")
-        running = get_engine(client)._driver.running.values()
+        running = driver_of(client).running.values()
         ended = {record.query("seed") for record in app.requests}
         under_way.append(ended | {transfer.request.url.query[5:] for transfer in running})
 
@@ -52,7 +55,7 @@ async def test_the_next_request_has_started_when_a_response_is_returned(
     assert under_way[0] >= {"0", "1"}
     assert under_way[1] >= {"0", "1", "2"}
     assert [record.query("seed") for record in app.requests[1:]] == ["0", "1", "2"]
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 @asynchronous
@@ -108,7 +111,7 @@ async def test_a_cancelled_request_from_the_queue_is_aborted_and_the_next_one_st
                         await anyio.sleep(0.001)
                     scope.cancel()
     assert statuses == [200]
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 @asynchronous
@@ -116,14 +119,12 @@ async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
     make_client: MakeClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = make_client(max_connections=1)
-    prepare = Transfer.prepare
 
-    def refuse(self: Transfer, request: ClientRequest) -> None:
+    def refuse(easy: object, request: ClientRequest) -> None:
         if request.url.path == "/refused":
             raise LookupError("not this one")
-        prepare(self, request)
 
-    monkeypatch.setattr(Transfer, "prepare", refuse)
+    after_prepare(monkeypatch, refuse)
     ends: list[str] = []
 
     async def get(path: str) -> None:
@@ -142,7 +143,7 @@ async def test_a_request_that_fails_to_start_raises_in_its_own_caller(
                 tasks.start_soon(get, path)
             await wait_until_waiting(client, len(paths))
     assert sorted(ends) == ["/", "/bytes/1", *["not this one"] * 2000]
-    assert_free(client)
+    assert_nothing_runs(client)
 
 
 def _broken(record: Record, conn: AppConnection) -> None:
@@ -171,5 +172,5 @@ async def test_a_decoding_error_is_raised_in_its_own_caller(
                 tasks.start_soon(get, path)
                 await wait_until_waiting(client, number + 1)
     assert ends == ["/", f"GET {app.url}/broken failed", "/bytes/1"]
-    assert_free(client)
+    assert_nothing_runs(client)
     del app.routes["/broken"]

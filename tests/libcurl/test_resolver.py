@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import curlhttp
 from curlhttp._http.exiting import start_native_thread
 from curlhttp._libcurl import resolver
 from curlhttp._libcurl.resolver import Lookup
 from curlhttp.exceptions import ConnectionError
+from tests.servers import AppServer
+from tests.support.colours import WITHOUT_UVLOOP, AnyClient
+from tests.support.forced import force
+from tests.support.internals import start_new_lookups
 from tests.support.names import Names
 
 _V4, _V6 = socket.AF_INET, socket.AF_INET6
@@ -21,7 +26,7 @@ _V4, _V6 = socket.AF_INET, socket.AF_INET6
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     found = Names({_V4: ["127.0.0.1"], _V6: ["::1"]}, seconds=30)
-    monkeypatch.setattr(resolver, "_addresses", found)
+    force(monkeypatch, "the addresses that the system knows", found)
     yield found
     found.release()
 
@@ -92,8 +97,8 @@ def test_names_that_hang_do_not_hold_up_others(names: Names) -> None:
 def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
-    monkeypatch.setattr(resolver, "_THREADS", 3)
+    start_new_lookups(monkeypatch)
+    force(monkeypatch, "threads that ask the system for names", 3)
     names.hangs = lambda host, family: family == _V6
     for n in range(20):
         lookup = _find(f"half{n}.test")
@@ -105,8 +110,8 @@ def test_any_number_of_names_whose_ipv6_hangs_have_their_ipv4(
 def test_a_name_that_nobody_waits_for_is_not_asked_for(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
-    monkeypatch.setattr(resolver, "_THREADS", 1)
+    start_new_lookups(monkeypatch)
+    force(monkeypatch, "threads that ask the system for names", 1)
     names.hangs = lambda host, family: host == "hangs.test"
     first = Lookup("hangs.test", 4, lambda: None)
     Lookup("given-up.test", 4, lambda: None).stop()
@@ -137,7 +142,7 @@ def test_a_thread_that_cannot_start_is_an_error_of_that_lookup_alone(
     def refuse(work: object) -> None:
         raise ConnectionError("a thread that is needed could not start")
 
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
+    start_new_lookups(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(resolver, "start_native_thread", refuse)
         with pytest.raises(ConnectionError, match="could not start"):
@@ -162,7 +167,7 @@ def test_under_gevent_the_threads_are_real_and_the_resolver_is_that_of_the_syste
         used.append(name)  # type: ignore[arg-type]
         return originals[name]  # type: ignore[index]
 
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
+    start_new_lookups(monkeypatch)
     gevent = SimpleNamespace(get_original=get_original)
     monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
     assert _find("127.0.0.1", 4).addresses == ["127.0.0.1"]
@@ -172,7 +177,7 @@ def test_under_gevent_the_threads_are_real_and_the_resolver_is_that_of_the_syste
 def test_threads_answer_one_query_after_the_other_and_end(
     names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolver, "_queries", resolver._Queries())
+    start_new_lookups(monkeypatch)
     started = []
     start = start_native_thread
     ended = threading.Semaphore(0)
@@ -193,3 +198,18 @@ def test_threads_answer_one_query_after_the_other_and_end(
         assert ended.acquire(timeout=30)
     assert len(started) < 50
     assert _find("later.test").is_complete
+
+
+@pytest.mark.anyio
+@WITHOUT_UVLOOP
+async def test_a_thread_that_cannot_start_leaves_the_lookup_to_libcurl(
+    client: AnyClient, app: AppServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(work: object) -> None:
+        raise curlhttp.ConnectionError("a thread that is needed could not start")
+
+    start_new_lookups(monkeypatch)
+    monkeypatch.setattr(resolver, "start_native_thread", refuse)
+    with pytest.raises(curlhttp.ConnectionError, match="could not be resolved"):
+        await client.get("http://no-thread.invalid/", timeout=30)
+    assert (await client.get(app.url)).content == b"hello"

@@ -15,9 +15,8 @@ import trio
 
 import curlhttp
 from curlhttp import AsyncClient, Client
-from curlhttp._libcurl import connection_pool, slots
-from curlhttp._libcurl.engines import multi
 from tests.servers import AppServer
+from tests.support.forced import force
 
 BIG = "/bytes/500000"
 
@@ -38,10 +37,10 @@ class Warnings(logging.Handler):
 
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warnings]:
-    for module in (connection_pool, multi):
-        monkeypatch.setattr(module, "WARN_AFTER", 0.05)
-        monkeypatch.setattr(module, "WARN_AGAIN", 0.05)
-    monkeypatch.setattr(slots, "WARN_AFTER", 0.05)
+    for engine in ("thread", "loop"):
+        force(monkeypatch, f"seconds before a {engine} logs its wait for a connection", 0.05)
+        force(monkeypatch, f"seconds before a {engine} logs that wait again", 0.05)
+    force(monkeypatch, "seconds in which no slot moves before a wait is logged", 0.05)
     handler = Warnings()
     logging.getLogger("curlhttp").addHandler(handler)
     yield handler

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from curlhttp._http.request import IF_LARGE
 from curlhttp.exceptions import ChunkedEncodingError, ResponseTooLarge
 from tests.servers import AppConnection, AppServer, Record, payload
 from tests.support.colours import AnyClient, AnyStream
+from tests.support.internals import content_in_memory, stream_if_large
 
 pytestmark = pytest.mark.anyio
 
@@ -26,13 +26,13 @@ def server(request: pytest.FixtureRequest) -> AppServer:
 
 async def get(client: AnyClient, url: str, **options: Any) -> Any:
     request = client.real.build_request("GET", url, **options)
-    request.stream = IF_LARGE
+    stream_if_large(request)
     return await client.send(request)
 
 
 async def read(client: AnyClient, response: Any) -> bytes:
     """Return the body, whether it is in memory or not."""
-    content: bytes | None = response._content
+    content = content_in_memory(response)
     return await AnyStream(client, response).read() if content is None else content
 
 
@@ -54,7 +54,7 @@ async def test_a_coded_body_is_decoded_as_it_is_read(make_client: Any, app: AppS
     fields = [("Content-Encoding", "gzip")]
     app.route("/coded", lambda _, conn: conn.reply(200, coded, fields))
     response = await get(client, app.url + "/coded")
-    assert response._content is None  # so that it need not all be in memory
+    assert content_in_memory(response) is None  # so that it need not all be in memory
     assert await read(client, response) == body
     response = await get(client, app.url + "/coded", max_response_size=100_000)
     with pytest.raises(ResponseTooLarge):

@@ -24,7 +24,8 @@ from curlhttp.exceptions import ClientClosed, ConnectionError, ReadTimeout, Stre
 from tests.servers import AppServer, RawServer, respond_and_stall
 from tests.servers.websocket import echo, speaking
 from tests.support.colours import IS_WINE, UnwatchingLoop
-from tests.support.internals import count_descriptors
+from tests.support.forced import force
+from tests.support.internals import count_descriptors, is_read, is_receiving
 
 Main = Callable[[], Any]
 _NAME = "curlhttp: sockets"
@@ -195,7 +196,7 @@ def test_select_takes_more_sockets_than_one_call_can(
         return real(*lists)
 
     monkeypatch.setattr(select, "select", limited)
-    monkeypatch.setattr("curlhttp._libcurl.poller._SELECTED", most)
+    force(monkeypatch, "sockets that select takes", most)
     sockets = SelectSockets()
     for near, _ in pairs:
         sockets.watch(near.fileno(), 1)
@@ -237,7 +238,7 @@ def test_select_takes_more_sockets_than_one_call_of_windows_can() -> None:
 @pytest.fixture
 def only_select(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "poll", raising=False)
-    monkeypatch.setattr("curlhttp._libcurl.connection_state._READABLE", 0)
+    force(monkeypatch, "the events of a socket that can be read", 0)
     for module in ("driver_pool", "streams.blocking"):
         monkeypatch.setattr(f"curlhttp._libcurl.{module}.shut_down", lambda *arguments: None)
 
@@ -271,10 +272,9 @@ def test_closing_a_response_ends_the_read_of_another_thread() -> None:
     with RawServer(respond_and_stall(head)) as server, Client(timeout=60) as client:
         for _ in range(3):
             stream = client.stream("GET", server.url)
-            incoming: Any = stream._incoming
             with ThreadPoolExecutor(1) as threads:
                 read = threads.submit(stream.read)
-                while incoming._transfer.wake is None:
+                while not is_read(stream):
                     assert not read.done()
                 stream.close()
                 assert isinstance(read.exception(timeout=30), StreamConsumedError)
@@ -285,10 +285,9 @@ def test_closing_a_client_ends_the_wait_of_another_thread_for_a_message() -> Non
     with RawServer(speaking(echo)) as server:
         client = Client(timeout=60)
         websocket = client.websocket(server.url)
-        stream: Any = websocket._connection._stream
         with ThreadPoolExecutor(1) as threads:
             received = threads.submit(websocket.recv, 60)
-            while not stream._waiting:
+            while not is_receiving(websocket):
                 assert not received.done()
             client.close()
             assert isinstance(received.exception(timeout=30), ClientClosed)

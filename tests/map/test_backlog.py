@@ -16,7 +16,7 @@ import pytest
 import curlhttp
 from curlhttp import ClientRequest, ConcurrencyLimit, RateLimit, RetryPolicy
 from curlhttp._features.map.backlog import Backlog, MapPlace
-from curlhttp._runtime.engine import Runtime
+from curlhttp.types import Runtime
 from tests.map.test_map import Counted, assert_free
 from tests.servers import AppConnection, AppServer, Record
 from tests.support.colours import AnyClient

@@ -14,16 +14,20 @@ import pytest
 
 import curlhttp
 from curlhttp import Client, ConcurrencyLimit, RateLimit, Timeout
-from curlhttp._features.map.engine import SteppedEngine
-from curlhttp._http.config import Limits
 from tests.servers import AppServer, Certs, RawConnection, RawServer, response
-from tests.support.internals import finish_script, run_script, start_script
+from tests.support.internals import (
+    assert_engine_is_free,
+    assert_nothing_runs,
+    engines_of,
+    finish_script,
+    run_script,
+    start_script,
+)
 from tests.support.pace import assert_in_time, paced
 
 
 def _engines(client: Client) -> list[Any]:
-    assert client._sender_pool is not None
-    return [sender._engine for sender in client._sender_pool._idle]  # type: ignore[attr-defined]
+    return engines_of(client)[1:]
 
 
 @pytest.mark.slow
@@ -58,16 +62,8 @@ def _map_straight(client: Client, app: AppServer, paths: Iterable[str]) -> tuple
         results = list(client.map([app.url + path for path in paths], concurrency=2, ordered=True))
     finally:
         del engine.start_job
-    _assert_free(engine)
+    assert_engine_is_free(engine)
     return results, len(started)
-
-
-def _assert_free(engine: Any) -> None:
-    assert not engine._jobs
-    assert not engine._ready
-    assert not engine._driver.running
-    assert engine._pool.slots.used == 0
-    assert len(engine._pool.idle()) == len(engine._pool.all)
 
 
 def test_a_plain_url_needs_no_coroutine(app: AppServer) -> None:
@@ -112,36 +108,8 @@ def test_plain_urls_that_run_when_a_map_is_left_are_cancelled(app: AppServer) ->
         with client.map([app.url, *[app.url + "/stall"] * 7], concurrency=8) as results:
             assert isinstance(next(results), curlhttp.Response)
         (engine,) = _engines(client)
-        _assert_free(engine)
+        assert_engine_is_free(engine)
         assert len(list(client.map([app.url] * 8, return_exceptions=False))) == 8
-
-
-def test_requests_continue_in_the_order_in_which_they_were_woken() -> None:
-    engine = SteppedEngine(Limits(), multiplexes=False)
-    waiters: list[Any] = []
-    gone_on: list[str] = []
-
-    async def waits(name: str) -> None:
-        waiters.append(waiter := engine.runtime.make_waiter())
-        if name == "newcomer":  # starts when another one was woken, and may continue at once
-            waiters[0].wake()
-            waiter.wake()
-        await waiter.wait(None)
-        gone_on.append(name)
-
-    async def sleeps(seconds: float) -> None:
-        await engine.runtime.sleep(seconds)
-        gone_on.append(f"{seconds} s")
-
-    for name in ("first", "newcomer"):
-        engine.start(waits, name, lambda result: None)
-    for seconds in (2e-3, 1e-3):
-        engine.start(sleeps, seconds, lambda result: None)
-    time.sleep(0.01)  # both timers are late, and looked at together
-    while len(gone_on) < 4:
-        engine.run_once()
-    engine.close()
-    assert gone_on == ["first", "newcomer", "0.001 s", "0.002 s"]
 
 
 def test_maps_in_threads_have_their_own_engines(app: AppServer) -> None:
@@ -153,7 +121,7 @@ def test_maps_in_threads_have_their_own_engines(app: AppServer) -> None:
     with Client() as client, ThreadPoolExecutor(4) as threads:
         assert set(threads.map(total, range(12))) == {sum(range(1, 61))}
         assert 1 <= len(_engines(client)) <= 4
-        assert all(not engine._pool.slots.used for engine in _engines(client))
+        assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 
@@ -206,8 +174,7 @@ def test_a_map_is_closed_from_another_thread(app: AppServer) -> None:
         thread.start()
         thread.join()
         assert list(results) == []
-        (engine,) = _engines(client)
-        assert not engine._pool.slots.used
+        assert_nothing_runs(client)
     assert app.wait_for(lambda: not app.open_connections)
 
 

@@ -16,12 +16,10 @@ import trio
 
 import curlhttp
 from curlhttp import AdaptiveLimit, AsyncClient, Client, ConcurrencyLimit, RateLimit
-from curlhttp._features.map.engine import SteppedEngine
-from curlhttp._http.config import Limits
-from curlhttp._runtime import running_maps
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
-from tests.support.internals import run_script
+from tests.support.forced import force
+from tests.support.internals import count_running_maps, run_script
 
 MakeClient = Callable[..., AnyClient]
 
@@ -41,7 +39,7 @@ each_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTIN
 def no_map_is_left() -> Iterator[None]:
     yield
     gc.collect()
-    assert not running_maps.running
+    assert not count_running_maps()
 
 
 def urls(app: AppServer, count: int = 12) -> list[str]:
@@ -282,48 +280,6 @@ def test_context_variables_are_those_of_the_loop_in_any_thread(app: AppServer) -
     assert seen == {"loop"}
 
 
-def test_an_interrupted_map_says_so() -> None:
-    engine = SteppedEngine(Limits(), multiplexes=False)
-    waiters: list[Any] = []
-
-    async def interrupted(_: None) -> None:
-        waiters.append(waiter := engine.runtime.make_waiter())
-        await waiter.wait()
-        raise KeyboardInterrupt
-
-    engine.take_turn()
-    engine.start(interrupted, None, lambda result: None)
-    engine.end_turn()
-    waiters[0].wake()
-    with pytest.raises(KeyboardInterrupt):
-        running_maps.step_others()
-    assert engine.is_interrupted
-    assert engine.cancel()
-    engine.close()
-
-
-def test_a_finalizer_leaves_the_end_of_a_map_to_the_thread_that_steps_it() -> None:
-    engine = SteppedEngine(Limits(), multiplexes=False)
-    waiters: list[Any] = []
-    ended: list[bool] = []
-
-    async def dropped(_: None) -> None:
-        waiters.append(waiter := engine.runtime.make_waiter())
-        await waiter.wait()
-        with ThreadPoolExecutor(1) as thread:
-            ended.append(thread.submit(lambda: engine.cancel(waits=False)).result())
-        await engine.runtime.make_waiter().wait()
-
-    engine.take_turn()
-    engine.start(dropped, None, lambda result: None)
-    engine.end_turn()
-    waiters[0].wake()
-    running_maps.step_others()
-    assert ended == [False]
-    assert engine.is_closed
-    assert not engine._jobs
-
-
 # --- waits that cannot end ---
 
 ENDLESS = """
@@ -446,7 +402,7 @@ def test_a_wait_is_endless_too_once_the_other_threads_have_ended(app: AppServer)
 def test_a_body_that_waits_for_its_own_map_is_an_error(
     app: AppServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_maps, "_PATIENCE", 0.1)
+    force(monkeypatch, "seconds before a wait is looked at", 0.1)
 
     def body() -> Iterator[bytes]:
         client.get(app.url)

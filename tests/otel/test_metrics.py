@@ -10,7 +10,6 @@ import pytest
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._runtime.network import network
 from tests.otel.conftest import Telemetry
 from tests.servers import AppServer
 from tests.support.colours import AnyClient
@@ -130,12 +129,9 @@ async def test_connections_of_several_clients_are_counted_by_one_meter(
 
 
 def test_a_client_that_is_dropped_is_traced_no_more(app: AppServer, telemetry: Telemetry) -> None:
-    before = network.counts_sends.copy()
     client = curlhttp.Client()
     CurlhttpInstrumentor().instrument_client(client, **telemetry.providers)
     client.get(app.url)
-    assert len(network.counts_sends) == len(before) + 1
     del client
     gc.collect()
-    assert network.counts_sends == before
     assert open_connections(telemetry, app) == {}

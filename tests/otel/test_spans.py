@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
@@ -34,7 +35,6 @@ from opentelemetry.instrumentation.utils import (
 from opentelemetry.trace import SpanKind, StatusCode
 
 from curlhttp.otel import CurlhttpInstrumentor
-from curlhttp.otel._engine import _untraced
 
 pytestmark = pytest.mark.anyio
 DURATION = "http.client.request.duration"
@@ -399,7 +399,9 @@ async def test_many_at_once_have_a_span_each(
     assert len([result async for result in client.map(urls)]) == 1000
     assert len(set(traced.values("url.full"))) == len(traced.spans) == 1000
     assert sorted(map(str, parents_of(app))) == sorted(ids_of(traced))
-    assert not _untraced
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each) is curlhttp.ClientRequest]
+    assert len(kept) < 10
 
 
 @WITHOUT_UVLOOP

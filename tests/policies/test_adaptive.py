@@ -29,7 +29,7 @@ from curlhttp.exceptions import (
     WriteTimeout,
 )
 from tests.support.colours import needs_fork
-from tests.support.internals import run_script
+from tests.support.internals import lock_of, run_script
 from tests.support.values import slow_but_for
 
 A, B = "http://a.test:80", "http://b.test:80"
@@ -556,7 +556,7 @@ def test_what_a_finalizer_says_waits_for_no_lock() -> None:
     lease = taken(limit)
 
     def tell() -> None:
-        with limit._lock:
+        with lock_of(limit):
             for _ in range(_WINDOW):
                 limit._note_failure(A, GeneratorExit(), 0.0, 0.1)
                 limit._note_response(A, 200, 0.1, 0.0, 0.1)

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp._features.auth.digest import Challenge, DigestAuth, parse_challenges, parse_parameters
-from curlhttp._features.auth.token_auth import BearerAuth
-from curlhttp._http.auth import Auth, AuthFlow, BasicAuth, to_auth
+from curlhttp import Auth, BasicAuth, BearerAuth, ClientRequest, DigestAuth, Response
+from curlhttp._features.auth.digest import Challenge, parse_challenges, parse_parameters
+from curlhttp._http.auth import to_auth
 from curlhttp._http.body import Body, open_body
-from curlhttp._http.request import ClientRequest
-from curlhttp._http.response import Head, Response
-from curlhttp._http.timings import Timings
+from curlhttp._http.response import Head
 from curlhttp.exceptions import InvalidHeader, UnrewindableBodyError
+from curlhttp.types import AuthFlow, Timings
 
 UNTIMED = Timings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, False, None)
 
@@ -565,9 +564,13 @@ def test_no_count_of_a_nonce_is_used_again() -> None:
 
 def test_the_number_of_counted_nonces_is_bounded() -> None:
     auth = mufasa()
-    for number in range(5000):
-        challenged(begin(auth, asked())[0], f"Digest realm=r, nonce=n{number}")
-    assert len(auth._counts) <= 4096
+    sent = [
+        challenged(begin(auth, asked())[0], f"Digest realm=r, qop=auth, nonce=n{number}")
+        for number in (0, 0, *range(1, 5000), 0)
+    ]
+    counts = [sent_parameters(each)["nc"] for each in sent]
+    assert counts[:2] == ["00000001", "00000003"]
+    assert counts[-1] == "00000001"  # the nonce was forgotten
 
 
 def test_a_count_that_was_overtaken_is_replaced_once_the_credentials_were_accepted() -> None:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen
-from curlhttp._features.breaker.breaker import Permit
 from curlhttp.types import Transition
 
 A = TypeVar("A")
@@ -376,7 +375,7 @@ def test_a_permit_counts_once(make_breaker: MakeBreaker) -> None:
 # --- permits come back ---
 
 
-def _half_open(make_breaker: MakeBreaker, **settings: Any) -> tuple[CircuitBreaker, Permit]:
+def _half_open(make_breaker: MakeBreaker, **settings: Any) -> tuple[CircuitBreaker, Any]:
     breaker = make_breaker(1, recovery_timeout=30, **settings)
     run(breaker, "F")
     return breaker, breaker._admit(ORIGIN, 30.0)

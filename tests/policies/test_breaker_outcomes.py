@@ -15,11 +15,8 @@ from curlhttp._features.breaker.circuit import (
     classify_proxy,
     classify_status,
 )
-from curlhttp._http.config import make_route
-from curlhttp._http.request import ClientRequest
-from curlhttp._http.timeout import Timeout
-from curlhttp._http.timings import Timings
-from curlhttp._libcurl.errors import TransferFailure, make_error
+from curlhttp.types import Timings
+from tests.support.curl_errors import error_of_code
 
 CODES = {
     value
@@ -49,24 +46,10 @@ UNTRUSTED = {60, 90}
 OF_THE_PROXY = {5, 97}
 
 
-def failure_of(code: int, *, proxy: str | None = None, **facts: Any) -> e.RequestException:
+def failure_of(code: int, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
-    request = ClientRequest("GET", "https://a.test/")
-    request.route = make_route(True, None, proxy, False, False)
-    request.timeout = Timeout()
-    known: dict[str, Any] = {
-        "request": request,
-        "code": code,
-        "message": "",
-        "sent": code not in (1, 5, 6, 7, 35, 60),
-        "has_head": False,
-        "os_errno": 0,
-        "connect_code": 0,
-        "timings": None,
-        "deadline_passed": False,
-        "aborted_resend": False,
-    }
-    return make_error(TransferFailure(**{**known, **facts}))
+    facts.setdefault("sent", code not in (1, 5, 6, 7, 35, 60))
+    return error_of_code(code, **facts)
 
 
 def connected(seconds: float) -> Timings:

@@ -7,12 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen
-from curlhttp._features.breaker.breaker import MemoryStore, Permit
-from curlhttp._features.breaker.circuit import Circuit
 from curlhttp.types import Transition
 from tests.support.colours import needs_fork
 from tests.support.internals import run_script
@@ -48,7 +47,7 @@ def test_half_open_admits_exactly_its_permits_among_64_threads(permits: int) -> 
     breaker = opened(CircuitBreaker(1, recovery_timeout=30, half_open_permits=permits))
     barrier = threading.Barrier(64)
 
-    def ask(now: float) -> Permit | None:
+    def ask(now: float) -> Any:
         barrier.wait(60)
         try:
             return breaker._admit(ORIGIN, now)
@@ -105,13 +104,13 @@ def test_threads_lose_no_result() -> None:
 
 
 def test_one_step_at_a_time_is_taken() -> None:
-    store = MemoryStore()
+    store = CircuitBreaker()._store
     other = threading.Event()
 
-    def second(circuit: Circuit, now: float, what: None) -> None:
+    def second(circuit: Any, now: float, what: None) -> None:
         other.set()
 
-    def first(circuit: Circuit, now: float, what: None) -> bool:
+    def first(circuit: Any, now: float, what: None) -> bool:
         thread = threading.Thread(target=store.change, args=(ORIGIN, 0.0, second, None))
         thread.start()
         return other.wait(0.05)
@@ -141,7 +140,7 @@ def test_a_finalizer_may_run_while_its_thread_has_the_lock() -> None:
     store = breaker._store
     probes = [breaker._admit(ORIGIN, 30.0)]
 
-    def lose_the_probe(circuit: Circuit, now: float, what: None) -> None:
+    def lose_the_probe(circuit: Any, now: float, what: None) -> None:
         probes.clear()
 
     in_time(lambda: store.change(ORIGIN, 30.0, lose_the_probe, None))

@@ -14,6 +14,7 @@ import pytest
 from curlhttp import Client, FullJitterBackoff, RetryBudget, RetryPolicy
 from curlhttp.testing import ScriptedEngine
 from tests.support.colours import needs_fork
+from tests.support.internals import lock_of
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -131,7 +132,7 @@ def test_a_setting_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> No
 def test_a_forked_child_starts_with_nothing_counted() -> None:
     budget = RetryBudget(ratio=0.0, reserve=0.1)
     assert budget._withdraw(A, 0.0)
-    with budget._lock:  # as another thread may hold it, which the child does not have
+    with lock_of(budget):  # as another thread may hold it, which the child does not have
         reads, writes = os.pipe()
         child = os.fork()
         if child == 0:

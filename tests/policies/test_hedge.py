@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import Hedge
+from curlhttp import ClientRequest, Hedge
 from curlhttp._features.hedge.policy import HeadTimes, may_hedge
 from curlhttp._http.body import open_body
-from curlhttp._http.request import IDEMPOTENT, ClientRequest
+from curlhttp._http.request import IDEMPOTENT
 from tests.support.colours import needs_fork
 from tests.support.internals import run_script
 

@@ -6,6 +6,7 @@ import gc
 import math
 import random
 import threading
+import tracemalloc
 from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curlhttp import ConcurrencyLimit, DeadlineExceeded, RateLimit
+from curlhttp import Client, ConcurrencyLimit, DeadlineExceeded, RateLimit, Timeout
+from curlhttp import exceptions as e
 from curlhttp._features.limits.policy import Lease, Reservation
+from curlhttp.testing import ScriptedEngine
 from tests.support.colours import needs_fork
-from tests.support.internals import run_script
+from tests.support.internals import lock_of, run_script
 
 A, B = "http://a.test:80", "http://b.test:80"
 
@@ -165,7 +168,7 @@ def test_a_lease_may_be_lost_while_its_thread_has_the_lock() -> None:
     waiting = queued(limit, lambda: woken.append(1))
 
     def lose() -> None:
-        with limit._lock:
+        with lock_of(limit):
             leases.clear()
             assert woken == []
         assert limit._try_acquire(A) is None  # the next holder of the lock does it
@@ -360,7 +363,7 @@ def test_a_reservation_may_be_released_while_its_thread_holds_the_lock() -> None
     first, second = join(limit), join(limit)
 
     def leave() -> None:
-        with limit._lock:
+        with lock_of(limit):
             first.leave()
         limit._try_acquire(B, 0.0)
 
@@ -383,9 +386,13 @@ def test_threads_at_one_moment_get_one_burst() -> None:
 def test_origins_without_traffic_are_forgotten() -> None:
     """Of rates."""
     limit = RateLimit(1)
-    for number in range(10_000):
-        assert limit._try_acquire(f"http://h{number}.test:80", number * 1.0)
-    assert len(limit._buckets) <= 1000
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            assert limit._try_acquire(f"http://h{number}.test:80", number * 1.0)
+        assert tracemalloc.get_traced_memory()[0] < 1_500_000
+    finally:
+        tracemalloc.stop()
 
 
 @given(
@@ -593,3 +600,31 @@ def test_settings_out_of_range_are_refused(make: Callable[[], Any], what: str) -
 def test_limits_have_a_repr() -> None:
     assert repr(RateLimit(2.5, burst=3)) == "RateLimit(2.5, burst=3, per='origin')"
     assert repr(ConcurrencyLimit(4, per=None)) == "ConcurrencyLimit(4, per=None)"
+
+
+def test_a_late_request_makes_no_other_sleep_past_the_total() -> None:
+    limit = RateLimit(0.1)
+    assert limit._try_acquire("http://h.test:80", 0.0)
+    first = Reservation(limit, lambda: None)
+    limit._enqueue(first, "http://h.test:80", 0.0, math.inf)
+
+    class Waiter:
+        """Where the next one waits until the first goes, 5 s late."""
+
+        def __init__(self, wake: Callable[[], object]) -> None:
+            self.wake = wake
+
+        async def wait(self, seconds: float | None) -> None:
+            engine.advance(15.0)
+            assert first.try_acquire(engine.now()) == 0
+
+    class Engine(ScriptedEngine):
+        @property
+        def runtime(self) -> Any:
+            return super().runtime._replace(make_waiter=lambda: Waiter(lambda: None))  # type: ignore[arg-type,return-value]
+
+    engine = Engine([200])
+    with Client(transport=engine, rate_limit=limit, timeout=Timeout(total=21.0)) as client:
+        with pytest.raises(e.DeadlineExceeded, match="rate limit"):
+            client.get("http://h.test/")
+    assert (engine.now(), engine.sent, engine.sleeps) == (15.0, [], [])

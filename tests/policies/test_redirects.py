@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curlhttp import BasicAuth, ClientRequest, Headers
 from curlhttp._features.redirects import (
     build_redirect,
     get_location,
     get_redirect_method,
 )
-from curlhttp._http.auth import BasicAuth
 from curlhttp._http.body import open_body
-from curlhttp._http.headers import SENSITIVE, Headers
-from curlhttp._http.request import ClientRequest
+from curlhttp._http.headers import SENSITIVE
 from curlhttp._http.response import REDIRECT_STATUSES
 from curlhttp._http.url import may_keep_credentials, parse_url
 from curlhttp.exceptions import InvalidSchema, InvalidURL, UnrewindableBodyError

@@ -12,9 +12,7 @@ import pytest
 
 from curlhttp import ClientRequest, Response, RetryBudget, RetryPolicy
 from curlhttp import exceptions as e
-from curlhttp._http.config import make_route
-from curlhttp._http.timeout import Timeout
-from curlhttp._libcurl.errors import TransferFailure, make_error
+from tests.support.curl_errors import error_of_code
 
 URL = "http://h.test/"
 
@@ -180,22 +178,7 @@ BY_CHANCE = {
 
 def error_of(code: int, sent: bool, **facts: Any) -> e.RequestException:
     """Return the exception that a code becomes."""
-    request = ClientRequest("GET", "https://h.test/")
-    request.route = make_route(True, None, None, False, False)
-    request.timeout = Timeout()
-    known: dict[str, Any] = {
-        "request": request,
-        "code": code,
-        "message": "",
-        "sent": sent,
-        "has_head": False,
-        "os_errno": 0,
-        "connect_code": 0,
-        "timings": None,
-        "deadline_passed": False,
-        "aborted_resend": False,
-    }
-    return make_error(TransferFailure(**{**known, **facts}))
+    return error_of_code(code, sent=sent, **facts)
 
 
 @pytest.mark.parametrize("code", sorted(CODES))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from email.utils import formatdate
+
 import pytest
 
 from curlhttp import Headers
@@ -115,3 +117,16 @@ def test_of_two_headers_the_longer_wait_counts() -> None:
     assert asked("7", "2") == 7.0
     assert asked("soon", "2") == 2.0
     assert asked("3", "Sun, 06 Nov 1994 08:49:47 GMT") == 10.0
+
+
+@pytest.mark.parametrize(("skew", "seconds"), [(60.0, 70.0), (61.0, 10.0)])
+def test_clocks_that_differ_by_more_than_a_minute_are_not(skew: float, seconds: float) -> None:
+    """Taken as they are, that is."""
+    served = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
+    headers = Headers(
+        {
+            "Date": formatdate(served, usegmt=True),
+            "Retry-After": formatdate(served + 10.0, usegmt=True),
+        }
+    )
+    assert parse_retry_after(headers, served - skew) == seconds

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from curlhttp import ClientRequest, RetryPolicy
+from curlhttp import ClientRequest, Response, RetryPolicy
 from curlhttp._features.sse.policy import Reconnections
-from curlhttp._http.response import Response
 from curlhttp.exceptions import (
     CircuitBreakerOpen,
     ConnectionError,

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curlhttp
-from curlhttp import Record
+from curlhttp import Headers, Record
 from curlhttp._client.chain import Chain
 from curlhttp._features.record.har import (
     RecordedExchange,
@@ -30,7 +30,6 @@ from curlhttp._features.record.har import (
     write_log,
 )
 from curlhttp._http.body_redaction import Redactor
-from curlhttp._http.headers import Headers
 from curlhttp._http.response import Head
 from curlhttp.testing import Answer, ScriptedEngine, refused
 from tests.servers import AppServer

@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curlhttp import Headers
 from curlhttp._http.body_redaction import Redactor
-from curlhttp._http.headers import Headers
 
 MASKS = Redactor(["Tenant"])
+
+
+def mask_body(body: bytes, kind: str, *names: str) -> bytes:
+    """Return a body of a type, with secrets masked, also those of these names."""
+    return Redactor(names).body(body, kind)
 
 
 @pytest.mark.parametrize(

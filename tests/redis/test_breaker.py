@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from curlhttp import CircuitBreaker, CircuitBreakerOpen, StoreError
-from curlhttp._features.breaker.circuit import BreakerConfig, BreakerMetrics, Circuit
+from curlhttp._features.breaker.circuit import BreakerConfig, Circuit
 from curlhttp._features.breaker.shared import FRESH, SharedCircuits, StoredCircuit
 from curlhttp.redis import _scripts as scripts
-from curlhttp.types import Transition
+from curlhttp.types import BreakerMetrics, Transition
 from tests.redis.conftest import MakeStore
 from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer

@@ -24,15 +24,14 @@ from curlhttp import (
     Timeout,
 )
 from curlhttp._features.limits import layer as shared_limits
-from curlhttp._features.limits import policy as shared_lease
 from curlhttp._features.limits.policy import SharedLease, get_poll_interval
 from curlhttp._runtime.run import ThreadWaiter, run_sync
-from curlhttp.redis import _connection
 from tests.redis.conftest import MakeStore
 from tests.redis.fake_clock import FakeClockStore
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.colours import AnyClient
+from tests.support.forced import force
 from tests.support.internals import run_script
 
 pytestmark = pytest.mark.anyio
@@ -162,8 +161,8 @@ def test_leaving_the_queue_delays_no_other(redis: RedisServer, make_store: MakeS
 def test_leases_of_dead_processes_expire(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 0.3)
-    monkeypatch.setattr(shared_lease, "_QUEUE_SECONDS", 0.3)
+    force(monkeypatch, "seconds of a lease in Redis", 0.3)
+    force(monkeypatch, "seconds of a place in a queue in Redis", 0.3)
     store, limit = make_store(redis), ConcurrencyLimit(1)
     dead, _ = take(store, limit)
     waited, _ = take(store, limit)
@@ -180,9 +179,9 @@ def test_leases_of_dead_processes_expire(
 def test_a_lease_is_renewed_as_long_as_it_is_held(
     redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_LEASE_SECONDS", 1.0)
-    monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
-    monkeypatch.setattr(_connection, "_TICK", 0.02)
+    force(monkeypatch, "seconds of a lease in Redis", 1.0)
+    force(monkeypatch, "seconds between renewals of a lease", 0.1)
+    force(monkeypatch, "seconds of a tick of a connection to Redis", 0.02)
     store, limit = make_store(redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()
@@ -215,8 +214,8 @@ def test_leases_do_not_end_later_if_the_clock_is_set_back(redis: RedisServer) ->
 def test_a_lease_is_renewed_even_if_no_request_checks_that_redis_is_back(
     own_redis: RedisServer, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_lease, "_RENEWAL_SECONDS", 0.1)
-    monkeypatch.setattr(_connection, "_TICK", 0.02)
+    force(monkeypatch, "seconds between renewals of a lease", 0.1)
+    force(monkeypatch, "seconds of a tick of a connection to Redis", 0.02)
     store, limit = make_store(own_redis), ConcurrencyLimit(1)
     held, _ = take(store, limit)
     held.start()

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 import zipapp
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from curlhttp._pyinstaller import get_hook_dirs
 from tests.servers import AppServer
 from tests.servers.redis_server import RedisServer
 from tests.support.internals import ROOT
@@ -147,6 +147,13 @@ def _build(folder: Path) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return next((folder / "dist").glob("program*"))
+
+
+def get_hook_dirs() -> list[str]:
+    """Return what PyInstaller finds by the entry point."""
+    point = EntryPoint("hook-dirs", "curlhttp._pyinstaller:get_hook_dirs", "pyinstaller40")
+    found: list[str] = point.load()()
+    return found
 
 
 def test_pyinstaller_finds_the_hooks_by_an_entry_point() -> None:

@@ -30,7 +30,7 @@ from tests.servers import (
     respond_and_close,
     response,
 )
-from tests.support.internals import run_script
+from tests.support.internals import close_shared_clients, run_script
 from tests.support.pace import paced
 
 Retry: Any = requests.packages.urllib3.util.retry.Retry
@@ -41,7 +41,7 @@ Timeout = curlhttp.Timeout
 def _fresh_pool() -> Iterator[None]:
     """Close what the functions of the module keep open."""
     yield
-    requests.api._adapter.close()
+    close_shared_clients()
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from urllib3.exceptions import ProtocolError
 import curlhttp
 from curlhttp import PublicOnly, Timeout
 from curlhttp.requests import Session
-from curlhttp.requests._upgrade import _BodySocket
 from curlhttp.requests.exceptions import ChunkedEncodingError, InvalidHeader
 from curlhttp.testing import mock
 from tests.servers import (
@@ -29,6 +28,8 @@ from tests.servers import (
     respond_and_close,
 )
 from tests.support import pace
+from tests.support.colours import needs_fork
+from tests.support.internals import is_reading, lock_of_pool, run_in_fork
 
 ASKS = {"Connection": "Upgrade", "Upgrade": "tcp"}
 SWITCHED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -209,7 +210,7 @@ def test_a_response_may_be_collected_while_connections_are_taken(
     with RawServer(echo, context) as server:
         response = upgrade(session, server)
         adapter: Any = session.get_adapter(server.url)
-        with adapter._engine._pool._lock:  # the collector may come at any line
+        with lock_of_pool(adapter):  # the collector may come at any line
             response.raw._fp.fp.raw._response = response
             del response
             gc.collect()
@@ -446,26 +447,25 @@ def test_closing_wakes_the_thread_that_reads(session: Session, context: Any) -> 
         response = upgrade(session, server, timeout=30)
         reader = threading.Thread(target=read)
         reader.start()
-        assert server.wait_for(lambda: response.raw._fp.fp.raw._is_waiting)
+        assert server.wait_for(lambda: is_reading(response.raw._fp.fp.raw))
         response.close()
         reader.join()
     assert ["closed while it was read" in error for error in errors] == [True]
 
 
+@needs_fork
 def test_a_forked_child_does_not_close_the_connection_of_its_parent(
-    monkeypatch: pytest.MonkeyPatch,
+    session: Session, context: Any
 ) -> None:
-    near, far = socket.socketpair()
-    with near, far, _BodySocket(near, None, time.monotonic) as received:
-        received._is_waiting = True  # as it is copied
-        with monkeypatch.context() as patch:
-            patch.setattr("os.getpid", lambda: -1)
-            received.interrupt()
-        far.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            far.recv(1)
-        received.interrupt()
-        assert far.recv(1) == b""
+    with RawServer(echo, context) as server:
+        response = upgrade(session, server)
+        file = response.raw._fp.fp.raw
+        with ThreadPoolExecutor(1) as threads:
+            read = threads.submit(file.read, 3)
+            assert server.wait_for(lambda: is_reading(file))
+            assert run_in_fork(response.close) == 0
+            file._sock.sendall(b"one")
+            assert read.result(30) == b"<on"
 
 
 def test_a_kept_error_keeps_no_connection(session: Session, context: Any) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from curlhttp import Timeout, requests
+from curlhttp import ClientRequest, Timeout, requests
 from curlhttp import exceptions as e
-from curlhttp._http.request import ClientRequest
 from curlhttp.requests._core_request import to_timeout
 from curlhttp.requests._retries import (
     increment_after_error,
@@ -324,3 +323,19 @@ def test_an_invalid_timeout_is_a_value_error(value: Any) -> None:
         parse_timeout(value)
     with pytest.raises(ValueError, match="Invalid timeout"):
         parse_timeout((1, value))
+
+
+@pytest.mark.parametrize(("method", "attempts"), [("POST", 1), ("GET", 3)])
+def test_a_tls_failure_after_the_request_was_sent_does_not_repeat_a_post(
+    method: str, attempts: int
+) -> None:
+    """The server's word on a client certificate comes after the request, with TLS 1.3."""
+    retries: Any = urllib3.Retry(total=2)
+    made = 0
+    with pytest.raises(requests.exceptions.SSLError) as caught:
+        while True:
+            made += 1
+            error = e.SSLError("refused", curl_code=56, request_sent=True)
+            retries = increment_after_error(retries, method, "https://host/", error)
+    assert made == attempts
+    assert "Max retries exceeded" in str(caught.value)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import curlhttp
-from curlhttp import requests
-from curlhttp._http.request import ClientRequest
-from curlhttp._runtime.engine import Engine
-from curlhttp._runtime.network import network
+from curlhttp import ClientRequest, requests
+from curlhttp._runtime.network import network, now, wall
 from curlhttp.testing import Answer, ScriptedEngine
+from curlhttp.types import Engine
 from tests.servers import AppServer
 from tests.support.colours import AnyClient, AnyStream
+from tests.support.forced import force
 
 pytestmark = pytest.mark.anyio
 URL = "http://nowhere.test/"
@@ -136,3 +137,12 @@ async def test_a_stand_in_may_end_while_it_is_looked_at(
         assert response.status_code == 200
         if stream:
             assert await AnyStream(client, response).read() == b"stood in"
+
+
+def test_the_clock_of_real_engines_is_monotonic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the wall clock shows is for dates in headers alone."""
+    before = time.monotonic()
+    assert before <= now() <= time.monotonic()
+    force(monkeypatch, "the time of day", lambda: 0.0)  # somebody set it back
+    assert wall() == 0.0
+    assert now() >= before

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from time import monotonic
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from curlhttp import Client, Limits
-from curlhttp._runtime import run
+from curlhttp._runtime.engine import Totals
 from curlhttp._runtime.run import ThreadWaiter
 from tests.servers import AppServer
+from tests.support.forced import force
 from tests.support.internals import interrupt_main_thread
 
 
@@ -18,7 +21,7 @@ from tests.support.internals import interrupt_main_thread
 def _slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait as elsewhere, and in slices, as on Windows."""
     if request.param == "slices":
-        monkeypatch.setattr(run, "_SLICE", 0.001)
+        force(monkeypatch, "seconds of a slice of a wait", 0.001)
 
 
 pytestmark = pytest.mark.usefixtures("_slices")
@@ -49,3 +52,21 @@ def test_ctrl_c_ends_the_wait_for_a_connection(app: AppServer) -> None:
                 client.get(app.url)
             assert monotonic() - begun < 45  # of sixty
         assert client.get(app.url + "/bytes/3").status_code == 200
+
+
+def test_counts_that_move_to_the_totals_are_read_once() -> None:
+    totals = Totals()
+    counted = SimpleNamespace(attempts=2, bytes_sent=3, bytes_received=4)
+
+    def find() -> list[Any]:
+        mover = threading.Thread(target=totals.take, args=(counted,))
+        mover.start()
+        movers.append(mover)
+        return [counted]
+
+    movers: list[threading.Thread] = []
+    for _ in range(3):
+        found = totals.read(find)
+        assert (found["attempts"], found["bytes_sent"], found["bytes_received"]) == (2, 3, 4)
+    for mover in movers:
+        mover.join()

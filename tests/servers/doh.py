@@ -29,13 +29,13 @@ class DoHServer(AppServer):
         super().__init__(context)
         self.names = names
         self.asked: list[str] = []
-        self.route("/dns-query", self._resolve)
+        self.route("/dns-query", self.resolve)
 
     @property
     def query_url(self) -> str:
         return f"{self.url}/dns-query"
 
-    def _resolve(self, record: Record, conn: AppConnection) -> None:
+    def resolve(self, record: Record, conn: AppConnection) -> None:
         name, kind, question = _question(record.body)
         self.asked.append(name)
         address = ipaddress.ip_address(self.names[name]) if name in self.names else None

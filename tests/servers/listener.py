@@ -64,7 +64,7 @@ class Listener(Generic[_C]):
         self._sockets: set[socket.socket] = set()
         self._older: set[socket.socket] = set()  # there before the counts were reset
         self._adopted: set[socket.socket] = set()
-        self._threads: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
 
     def connect(self, sock: socket.socket, index: int) -> _C:
         """Return the object that `serve` gets for an accepted socket."""
@@ -99,7 +99,7 @@ class Listener(Generic[_C]):
         with self.changed:
             for sock in self._sockets | self._adopted:
                 _shut(sock)
-            threads, self._threads = self._threads, []
+            threads, self.threads = self.threads, []
         for thread in threads:
             thread.join(_JOIN_SECONDS)
         stuck = [thread.name for thread in threads if thread.is_alive()]
@@ -237,10 +237,10 @@ class Listener(Generic[_C]):
             self.open_connections += 1
             self.max_open = max(self.max_open, self.open_connections)
             self._sockets.add(sock)
-            if len(self._threads) > 2 * self.open_connections + 64:
-                self._threads = [thread for thread in self._threads if thread.is_alive()]
+            if len(self.threads) > 2 * self.open_connections + 64:
+                self.threads = [thread for thread in self.threads if thread.is_alive()]
             thread = threading.Thread(target=self._run, args=(sock, index), daemon=True)
-            self._threads.append(thread)
+            self.threads.append(thread)
             # Started under the lock: stop() must not try to join a thread not yet started.
             thread.start()
             self.changed.notify_all()
@@ -250,7 +250,7 @@ class Listener(Generic[_C]):
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.context is not None:
-                sock = self._wrap(sock, self.context)
+                sock = self.wrap(sock, self.context)
             conn = typed = self.connect(sock, index)
             self.serve(typed)
         except OSError:
@@ -262,7 +262,7 @@ class Listener(Generic[_C]):
                 conn.close()
             self.forget(sock)
 
-    def _wrap(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    def wrap(self, sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
         with self.changed:
             self._sockets.discard(sock)
             try:

@@ -11,11 +11,12 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import brotli
 
 from tests.servers.record import Record, echo, payload, to_json
+from tests.support.codings import zstd
 
 Headers = Iterable[tuple[str, str]]
 PLAIN = ("Content-Type", "text/plain")
@@ -173,19 +174,8 @@ CODERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _zstd() -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        try:
-            from backports import zstd
-        except ImportError:
-            return None
-    return zstd
-
-
-if _module := _zstd():
-    CODERS["zstd"] = _module.compress
+if zstd is not None:
+    CODERS["zstd"] = zstd.compress
 
 Route = Callable[[Record, Out], None]
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from curlhttp._libcurl import has_http3
 from tests.servers_real.origins import ORIGINS
 from tests.servers_real.program import Program
 from tests.servers_real.proxies import FORWARD, REVERSE, Toxiproxy
-from tests.support.colours import COLOURS
+from tests.support.colours import COLOURS, HAS_HTTP3
 
 SERVERS = {kind.name: kind for kind in (*ORIGINS, *REVERSE)}
 KINDS: dict[str, type[Program]] = {
@@ -27,7 +26,7 @@ def _all_endpoints(able: str | None) -> list[tuple[str, str]]:
         for name, kind in SERVERS.items()
         if able is None or able in kind.can
         for endpoint in kind.endpoints
-        if endpoint != "h3" or has_http3()
+        if endpoint != "h3" or HAS_HTTP3
     ]
 
 

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import trio
 
 import curlhttp
-from curlhttp._http.config import HTTP2
+from curlhttp.types import HTTP2
 from tests.storm.checker import Checker
 from tests.storm.fate import Fate, make_chaos
 from tests.support.colours import BACKENDS

@@ -9,7 +9,7 @@ from typing import Any
 
 import curlhttp
 from curlhttp import requests
-from curlhttp._http.config import HTTP2
+from curlhttp.types import HTTP2
 from tests.storm.checker import Checker
 from tests.storm.fate import Fate, make_chaos
 

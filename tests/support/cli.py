@@ -10,15 +10,14 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from click.testing import CliRunner
 
-from curlhttp._http.decoding import ZSTD_MODULE
 from curlhttp.cli.app import app as _app
+from tests.support.codings import zstd
 from tests.support.internals import ROOT
 
 os.environ["CURLHTTP_CONFIG"] = ""  # without the defaults of whoever runs the tests
@@ -162,7 +161,7 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     if out.suffix == ".gz":
         content = gzip.decompress(content)
     elif out.suffix == ".zst":
-        content = import_module(ZSTD_MODULE or "").decompress(content)
+        content = zstd.decompress(content)
     records = [json.loads(line) for line in content.decode().split("\n")[:-1]]
     for record in records:
         if "file" in record:

@@ -16,6 +16,7 @@ from zlib import crc32
 
 import anyio
 import anyio.to_thread
+import pycurl
 import pytest
 
 import curlhttp
@@ -48,6 +49,11 @@ def _is_wine() -> bool:
 
 
 IS_WINE = _is_wine()
+_FEATURES = pycurl.version_info()[4]
+HAS_HTTP3 = bool(_FEATURES & pycurl.VERSION_HTTP3)
+HAS_NEGOTIATE = bool(_FEATURES & (pycurl.VERSION_GSSAPI | pycurl.VERSION_SPNEGO))
+# Schannel has it from Windows Server 2022 on, and in Windows 11.
+HAS_TLS_1_3 = sys.platform != "win32" or sys.getwindowsversion().build >= 20348
 needs_posix = pytest.mark.skipif(
     sys.platform == "win32",
     reason="modes, links, paths, pipes or modules of POSIX systems",

@@ -9,7 +9,7 @@ from typing import Any
 import pycurl
 import pytest
 
-from curlhttp._libcurl.handle import Handle
+from tests.support.internals import after_prepare
 
 
 class Names:
@@ -23,16 +23,14 @@ class Names:
     def __init__(self, patch: pytest.MonkeyPatch, addresses: Mapping[str, list[str]]) -> None:
         self.addresses = {name: list(each) for name, each in addresses.items()}
         self._lock = threading.Lock()
-        prepare = Handle.prepare
 
-        def prepared(handle: Handle, request: Any) -> None:
-            prepare(handle, request)
+        def resolve(easy: Any, request: Any) -> None:
             url = request.url
             if url.host in self.addresses:
                 entry = f"{url.host}:{url.port}:{self._next(url.host)}"
-                handle.easy.setopt(pycurl.RESOLVE, [entry])
+                easy.setopt(pycurl.RESOLVE, [entry])
 
-        patch.setattr(Handle, "prepare", prepared)
+        after_prepare(patch, resolve)
 
     def _next(self, name: str) -> str:
         with self._lock:

@@ -13,6 +13,10 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import pytest
+
+from tests.support.internals import use_kqueue
+
 _select: Any = select
 
 poll = _select.poll  # macOS has it, too
@@ -22,10 +26,7 @@ KQ_EV_ADD, KQ_EV_DELETE, KQ_EV_EOF = 0x1, 0x2, 0x8000
 
 def pytest_configure() -> None:
     """Use the model in all tests."""
-    from curlhttp._libcurl import driver, poller
-
-    poller._select = sys.modules[__name__]
-    driver.Driver._make_poller = staticmethod(poller.KqueueSockets)
+    use_kqueue(pytest.MonkeyPatch(), sys.modules[__name__])
 
 
 class kevent(NamedTuple):  # noqa: N801  # the name in `select`

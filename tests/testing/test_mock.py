@@ -16,14 +16,13 @@ import anyio
 import pytest
 
 import curlhttp
-import curlhttp._runtime.network
 from curlhttp import exceptions as e
 from curlhttp import requests
-from curlhttp._runtime.run import send_sync
 from curlhttp.testing import Answer, Mock, Route, Sent, mock, refused, reset, silent, unreachable
 from tests.servers import AppServer
 from tests.support.colours import ONE_OF_EACH, AnyClient
 from tests.support.downloads import download
+from tests.support.internals import skipped_seconds
 from tests.support.pace import PACE
 
 pytestmark = [pytest.mark.anyio]
@@ -109,12 +108,8 @@ async def test_hosts_that_are_allowed_are_reached(client: AnyClient, app: AppSer
 
 async def test_a_mock_opens_no_connection_for_other_protocols(client: AnyClient) -> None:
     with mock(API):
-        engine = client.real._engine if client.is_blocking else client.real._choose_engine()
         with pytest.raises(AssertionError, match="the mock has no WebSockets"):
-            request = client.real.build_request("GET", API)
-            if client.is_blocking:
-                send_sync(engine.connect, request)
-            await engine.connect(request)
+            await client.websocket(API.replace("http", "ws", 1))
 
 
 async def test_a_closed_client_stays_closed(client: AnyClient) -> None:
@@ -147,14 +142,10 @@ async def test_time_does_not_pass_after_the_end(client: AnyClient) -> None:
     with mock(API) as network:
         network.get("/").respond(content=[b"a", b"b"], pace=5)
         response = await client.stream("GET", API)
-    before = skipped()
+    before = skipped_seconds()
     assert await response.read() == b"ab"
     network.advance(100)
-    assert skipped() == before
-
-
-def skipped() -> float:
-    return curlhttp._runtime.network.network.skipped
+    assert skipped_seconds() == before
 
 
 # --- responses ---

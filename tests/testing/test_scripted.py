@@ -15,7 +15,6 @@ import curlhttp
 import curlhttp.testing
 from curlhttp import Timeout
 from curlhttp import exceptions as e
-from curlhttp._runtime.engine import Engine
 from curlhttp.testing import (
     Answer,
     Fault,
@@ -29,6 +28,7 @@ from curlhttp.testing import (
     unresolved,
     untrusted,
 )
+from curlhttp.types import Engine
 from tests.support.colours import COLOURS
 from tests.support.scripted import URL, Scripted, moved
 

@@ -11,7 +11,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from curlhttp._features.websocket import connection
 from curlhttp.exceptions import ReadTimeout, WebSocketClosed, WebSocketRefused
 from tests.servers import Certs, RawConnection, RawServer, respond_and_close, response
 from tests.servers.websocket import (
@@ -28,6 +27,8 @@ from tests.servers.websocket import (
     speaking,
 )
 from tests.support.colours import AnyClient
+from tests.support.forced import force
+from tests.support.internals import add_received, count_buffered
 from tests.support.pace import paced
 
 pytest.importorskip("websockets", reason="the extra ws is not installed")
@@ -97,11 +98,11 @@ async def test_recv_ends_in_its_time(client: AnyClient, kind: str) -> None:
 async def test_recv_leaves_what_it_has_no_time_for_to_the_next_one(
     client: AnyClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_TURN", 0.0)
+    force(monkeypatch, "seconds of a turn of recv", 0.0)
     with RawServer(speaking(echo)) as server, anyio.fail_after(NEVER):
         ws = await client.websocket(url_of(server), close_timeout=paced(0.05))
         arrived = frame(PING) * 20_000 + frame(TEXT, b"after the pings")
-        ws.real._connection._add_received(arrived)
+        add_received(ws.real, arrived)
         with pytest.raises(ReadTimeout):
             await ws.recv(0)
         assert await ws.recv(None) == "after the pings"
@@ -163,11 +164,9 @@ async def test_without_recv_little_is_buffered_and_others_are_not_blocked(
     with RawServer(speaking(flooding(kind))) as server, anyio.fail_after(NEVER):
         url, limit = url_of(server), paced(0.05)
         ws = await client.websocket(url, ping_interval=limit / 5, close_timeout=limit)
-        connection = ws.real._connection
         for _ in range(20):
             await anyio.sleep(limit / 20)
-            kept = connection.inbox.size + connection._received.size + connection._stream.unsent()
-            assert kept < 2048 * KIB
+            assert count_buffered(ws.real) < 2048 * KIB
         await ws.close()
 
 

@@ -14,7 +14,6 @@ import pycurl
 import pytest
 
 from curlhttp import Timeout
-from curlhttp._libcurl.streams import stream
 from curlhttp.exceptions import (
     ConnectTimeout,
     DeadlineExceeded,
@@ -28,6 +27,7 @@ from tests.servers.routes import Out
 from tests.servers.websocket import accept, echo
 from tests.support.colours import WITHOUT_UVLOOP, AnyClient
 from tests.support.downloads import download
+from tests.support.internals import wrap_stream_handles
 from tests.support.pace import assert_in_time, paced
 
 pytest.importorskip("websockets", reason="the extra ws is not installed")
@@ -363,13 +363,7 @@ async def test_libcurl_gets_one_record_at_a_time_where_it_would_wait_for_the_res
         def __getattr__(self, name: str) -> Any:
             return getattr(self._easy, name)
 
-    def watched(self: Any, transfer: Any, release: Any) -> None:
-        begin(self, transfer, release)
-        self._easy = Watched(self._easy)
-
-    begin = stream.Stream.__init__
-    monkeypatch.setattr(stream, "USES_SCHANNEL", True)
-    monkeypatch.setattr(stream.Stream, "__init__", watched)
+    wrap_stream_handles(monkeypatch, Watched)
     await sending(link)
     async with await link.open("/ws/echo", compression=None) as ws:
         await ws.send(bytes(1 << 20))

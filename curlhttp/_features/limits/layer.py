@@ -54,7 +54,7 @@ def start(settings: Settings, host: Host) -> None:
     check_object("concurrency_limit", concurrency, "in_use", "curlhttp.ConcurrencyLimit(20)")
     for limit in (rate, concurrency):
         if limit is not None:
-            connect(limit.store)
+            connect(limit._store)
 
 
 def make_layer(context: LayerContext) -> Layer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.servers import AppServer
+from tests.support.internals import close_shared_clients
 
 _HERE = Path(__file__).parent
 
@@ -28,9 +28,7 @@ def requests(pytestconfig: pytest.Config) -> Any:
 def _fresh_pool() -> Iterator[None]:
     """Close what the functions of our module keep open."""
     yield
-    adapter = getattr(sys.modules.get("curlhttp.requests.api"), "_adapter", None)
-    if adapter is not None:
-        adapter.close()
+    close_shared_clients()
 
 
 @pytest.fixture
