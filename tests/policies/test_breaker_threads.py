@@ -155,9 +155,9 @@ from curlhttp import CircuitBreaker, CircuitBreakerOpen
 breaker = CircuitBreaker(2, recovery_timeout=7.0, failure_rate=0.5, minimum_calls=4)
 origin = "http://a.test:80"
 for _ in range(2):
-    breaker.admit(origin, 0.0).fail(0.0)
-breaker.admit("http://c.test:80", 0.0).fail(0.0)
-under_way = breaker.admit("http://c.test:80", 0.0)
+    breaker._admit(origin, 0.0).fail(0.0)
+breaker._admit("http://c.test:80", 0.0).fail(0.0)
+under_way = breaker._admit("http://c.test:80", 0.0)
 breaker.force_open("http://b.test")
 assert breaker.state(origin) == "open"
 
@@ -176,9 +176,9 @@ if pid == 0:
     under_way.fail(1.0)
     assert breaker.metrics("http://c.test").failures_in_a_row == 0
     for _ in range(2):
-        breaker.admit(origin, 1.0).fail(1.0)
+        breaker._admit(origin, 1.0).fail(1.0)
     try:
-        breaker.admit(origin, 2.0)
+        breaker._admit(origin, 2.0)
     except CircuitBreakerOpen as error:
         assert error.retry_after == 6.0
         os._exit(0)
