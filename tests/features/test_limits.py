@@ -344,7 +344,7 @@ lease = at_once._try_acquire(origin)
 ended = threading.Event()
 
 def interrupt():
-    while not at_once.states()[origin][2]:
+    while not at_once._states()[origin][2]:
         pass
     while not ended.wait(0.1):  # one just before the wait does not end it
         os.kill(os.getpid(), signal.SIGINT)
@@ -356,7 +356,7 @@ try:
 except KeyboardInterrupt:
     ended.set()
     thread.join()
-    assert not at_once.states()[origin][2]
+    assert not at_once._states()[origin][2]
     lease.release()
     assert at_once.in_use(origin) == 0
     print("ok")
