@@ -240,7 +240,7 @@ class Head:
 
         message = HTTPMessage()
         for name, value in self.received.headers.multi_items():
-            message[name] = value
+            message.set_raw(name, value)  # like a parser; since Python 3.14, [] checks the name
         return message
 
     @cached_property
