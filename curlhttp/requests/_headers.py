@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import curlhttp.requests._internal_utils as _internal_utils
 from curlhttp._http.decoding import ACCEPT_ENCODING
 from curlhttp._http.redaction import is_secret_header
 from curlhttp.exceptions import InvalidHeader
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class Head:
 
         message = HTTPMessage()
         for name, value in self.received.headers.multi_items():
-            message[name] = value
+            message.set_raw(name, value)  # like a parser; since Python 3.14, [] checks the name
         return message
 
     @cached_property

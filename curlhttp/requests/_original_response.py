@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -11,6 +10,7 @@ from curlhttp._http.errors import closed_while_reading
 from curlhttp._http.response import Response
 from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import RequestException
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests._headers import Head
 
 if TYPE_CHECKING:

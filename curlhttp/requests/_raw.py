@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from curlhttp._http.decoding import CODECS, ContentDecoder, parse_codings
@@ -19,6 +18,7 @@ from curlhttp._http.json_reading import read_json
 from curlhttp._http.response import PARTIAL_CONTENT, REDIRECT_STATUSES
 from curlhttp._runtime.run import run_sync
 from curlhttp.exceptions import ContentDecodingError, RequestException
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests._headers import Head
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import urllib3
@@ -32,6 +32,7 @@ from curlhttp._http.config import TLS, NetworkRoute, Proxy, derive_route
 from curlhttp._http.redaction import redact_text
 from curlhttp._http.ssl_context import get_tls_arguments, to_tls_version
 from curlhttp._http.url import URL, bracketed, parse_url
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests._core_request import get_ip_version, to_timeout
 from curlhttp.requests._environment import get_plain_http_verify
 from curlhttp.requests._raw import RawResponse

@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from curlhttp._runtime.log import INFO, RequestLog, log
 from curlhttp._runtime.network import network
 from curlhttp._runtime.run import send_sync
 from curlhttp.exceptions import InvalidProxyURL, InvalidURL, RequestException, SSLError
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests._core_request import (
     continue_numbering,
     get_ip_version,

@@ -6,7 +6,6 @@ import copy
 import datetime
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from io import BytesIO, TextIOBase, UnsupportedOperation
 from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +29,7 @@ from curlhttp.exceptions import (
     StreamConsumedError,
 )
 from curlhttp.exceptions import SSLError as RequestsSSLError
+from curlhttp.requests._cached import cached_property
 from curlhttp.requests._headers import are_known_good, check_header
 from curlhttp.requests._internal_utils import GetAttr, make_getattr, to_native_string
 from curlhttp.requests._raw import RawResponse

@@ -49,7 +49,8 @@ def start(settings: Settings, host: Host) -> None:
     Raises:
         TypeError: one is something else, such as a number.
     """
-    rate, concurrency = map(settings.get, ("rate_limit", "concurrency_limit"))
+    rate: RateLimit | None = settings.get("rate_limit")
+    concurrency: ConcurrencyLimit | None = settings.get("concurrency_limit")
     check_object("rate_limit", rate, "burst", "curlhttp.RateLimit(50)")
     check_object("concurrency_limit", concurrency, "in_use", "curlhttp.ConcurrencyLimit(20)")
     for limit in (rate, concurrency):
