@@ -6,6 +6,7 @@ in the line of its setting (`SETTINGS`).
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -72,6 +73,7 @@ OWN_SETTINGS = frozenset({"raise_for_status", "retry"})
 """The settings with a layer that single requests may have, although the client has it off."""
 
 
+@cache  # In Python 3.10, import_module takes a lock, which a forked child may never get.
 def load(module: str) -> Any:
     """Import a module of a feature that is needed now. Any: its names are the feature's."""
     return import_module(f"curlhttp._features.{module}")

@@ -342,3 +342,47 @@ print("ok")
 
 def test_a_closed_engine_does_nothing_after_a_fork(app: AppServer) -> None:
     assert run_script(_CLOSED, app.url) == "ok\n"
+
+
+_IMPORTS = """
+import os, signal, sys, threading
+from importlib import _bootstrap
+import curlhttp
+
+def app(environ, start_response):
+    to = [("Location", "/target")] if environ["PATH_INFO"] == "/start" else []
+    start_response("302 Found" if to else "200 OK", to)
+    return [environ["HTTP_AUTHORIZATION"].encode()]
+
+client = curlhttp.Client(transport=curlhttp.WSGITransport(app), auth=curlhttp.BearerAuth("token"))
+
+def ask():
+    response = client.post("http://local/start", content=b"sent", progress=lambda *done: None)
+    assert response.text == "Bearer token" and len(response.history) == 1, response.text
+
+ask()
+loaded = [name for name in sys.modules if name.startswith("curlhttp.")]
+locks = [_bootstrap._get_module_lock(name) for name in loaded]
+held = threading.Event()
+
+def hold():  # as if it was importing them again
+    for lock in locks:
+        lock.acquire()
+    held.set()
+    threading.Event().wait()
+
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    ask()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print("ok")
+"""
+
+
+def test_a_child_does_not_wait_for_a_module_that_is_loaded() -> None:
+    """Python 3.10 takes the lock of a module for each import_module(), also if it is loaded."""
+    assert run_script(_IMPORTS) == "ok\n"
