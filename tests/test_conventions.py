@@ -61,6 +61,7 @@ IMPORT_PRIVATE_MODULES = {
 # What layers ask of a policy has an underscore, because users hold the policy.
 TOUCH_PRIVATE_NAMES = {
     "client": "test_resilience test_suggestions test_windows",
+    "distributed": "test_worker",
     "features": "test_adaptive test_breaker test_hedge test_limits test_upgrade",
     "fuzz": "inspection",
     "http": "test_cookie_parsing test_cookie_store test_fork",

@@ -199,7 +199,7 @@ def _make_segments(
 
 def _make_field_part(field: tuple[object, object]) -> tuple[bytes, Body]:
     name, value = field
-    data = value if isinstance(value, bytes) else str(value).encode()
+    data = bytes(value) if isinstance(value, (bytes, bytearray)) else str(value).encode()
     return _make_part_head(name), BytesBody(data)
 
 

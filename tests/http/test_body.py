@@ -675,6 +675,11 @@ def test_fields_come_first_and_then_files() -> None:
     assert (typed["Content-Type"], typed["X-A"]) == ("text/plain", "b")
 
 
+def test_a_field_beside_files_may_be_a_bytearray() -> None:
+    body = made(data={"a": bytearray(b"x y")}, files={"f": b"z"})
+    assert b'name="a"\r\n\r\nx y\r\n' in read_all(body)
+
+
 def test_the_wire_format_is_exact() -> None:
     body = made(data=[("a", "1")], files=[("f", ("n", b"x", "t/x"))])
     match = re.fullmatch(r"multipart/form-data; boundary=([0-9a-f]{32})", str(body.content_type))
