@@ -269,7 +269,8 @@ def test_processes_use_the_versions_of_tls(
 ) -> None:
     file = listed(tmp_path, tls_app.url)
     trust = ["--cacert", certs.ca_path, "--tlsv1.3", *options]
-    ended = run("fetch", file, "-o", tmp_path / "out", "--processes", 1, *trust)
+    to = ["-o", tmp_path / "out", "--format", "jsonl"]
+    ended = run("fetch", file, *to, "--processes", 1, *trust)
     assert ended.status == failed, ended.err
     assert len(tls_app.requests) == 1 - failed
 
