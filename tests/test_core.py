@@ -127,7 +127,7 @@ from curlhttp.testing import Answer, ScriptedEngine
 engine = ScriptedEngine([503, 200, 200])
 client = curlhttp.Client(transport=engine, retry=1, numbering="X-Number")
 client.get("https://h.test/")
-client.get("https://h.test/")
+client.get("https://h.test/", raise_for_status=True)  # builds the chain again
 assert [sent.headers["X-Number"] for sent in engine.sent] == ["1", "2", "3"]
 engine = ScriptedEngine([Answer(delay=5), 200])
 curlhttp.Client(transport=engine, hedge=curlhttp.Hedge(after=1), numbering="X-Number").get(

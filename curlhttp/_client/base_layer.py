@@ -122,7 +122,7 @@ def make_layer(context: LayerContext) -> Layer:
                     store_cookies(jar, response)
                 elif auth is not None and auth is not NO_AUTH:
                     # Cookies below auth, so that the next request has the cookies of a challenge.
-                    authenticate = load("auth.layer").authenticate
+                    authenticate = load("auth.flow").authenticate
                     response = await authenticate(request, send_with_cookies, auth, context)
                 elif jar is None:
                     response = await send(request)

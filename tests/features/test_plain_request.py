@@ -31,7 +31,7 @@ CHALLENGE = {"WWW-Authenticate": 'Digest realm="r", nonce="n", qop="auth"'}
 
 def entered(script: list[Any], verb: str = "get", **settings: Any) -> list[tuple[str, str]]:
     """Return file and name of the functions of the flow that a request calls, in order."""
-    import_module("curlhttp._features.auth.layer")  # not by the request
+    import_module("curlhttp._features.auth.flow")  # not by the request
     found: list[tuple[str, str]] = []
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -40,7 +40,7 @@ def entered(script: list[Any], verb: str = "get", **settings: Any) -> list[tuple
             return
         if path in FLOW or frame.f_code is get_next_hop.__code__:
             found.append((path.stem, frame.f_code.co_name))
-        elif path.name == "layer.py":
+        elif path.name in ("layer.py", "flow.py"):
             found.append((path.parent.name, frame.f_code.co_name))
 
     with curlhttp.Client(transport=ScriptedEngine(script), **settings) as client:

@@ -92,7 +92,7 @@ async def _list_first(
         ConnectionError: the function failed. Each request that waited for it gets this error, and
             the next one calls the function again.
     """
-    from curlhttp._features.auth.layer import fetch_once
+    from curlhttp._features.auth.flow import fetch_once
     from curlhttp._features.auth.token_auth import CachedToken
 
     if _listed.get() is endpoints:

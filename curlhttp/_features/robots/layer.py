@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from curlhttp._client.chain import Host, LayerContext, Settings
 from curlhttp._client.streamed_response import BaseStreamedResponse
-from curlhttp._features.auth.layer import fetch_once
+from curlhttp._features.auth.flow import fetch_once
 from curlhttp._features.auth.token_auth import CachedToken, TokenCache
 from curlhttp._features.error_copies import copy_error
 from curlhttp._features.limits.layer import limits

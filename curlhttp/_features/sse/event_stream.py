@@ -1,6 +1,6 @@
 """The event streams of both clients. Loaded by the first sse().
 
-_features/sse/layer.py reads events and reconnects.
+_features/sse/event_source.py reads events and reconnects.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from curlhttp._client.request_builder import check_options, check_raises
-from curlhttp._features.sse.layer import EventSource
+from curlhttp._features.sse.event_source import EventSource
 from curlhttp._features.sse.policy import Reconnections
 from curlhttp._http.errors import Unpicklable, check_number, closed_with_client
 from curlhttp._http.headers import Headers
