@@ -82,6 +82,32 @@ class RowCounts:
             total.seconds += times.seconds
             total.slowest = max(total.slowest, times.slowest)
 
+    def _count(self, rows: list[FetchRow]) -> None:
+        """Count rows."""
+        self.rows += len(rows)
+        hosts, statuses = self.hosts, self.statuses
+        for row in rows:
+            self.size += row.size
+            self.unchanged += row.unchanged
+            if row.error is not None:
+                self.errors[row.error] += 1
+                self.reasons[row.reason or "other"] += 1
+            else:
+                statuses[str(row.status)] += 1
+            if row.timings is not None:
+                seconds = row.timings[-1]
+                times = hosts.get(row.host)
+                if times is None:
+                    times = hosts[row.host] = HostTimes()
+                times.requests += 1
+                times.seconds += seconds
+                if seconds > times.slowest:
+                    times.slowest = seconds
+
+    def _keep_slowest(self, most: int) -> None:
+        """Keep the hosts with the longest mean time, the slowest first."""
+        self.hosts = _get_slowest(self.hosts, most)
+
     def as_json(self) -> dict[str, object]:
         """Return the attributes as JSON types."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -112,25 +138,7 @@ class PartResult(RowCounts):
 
     def add(self, rows: list[FetchRow]) -> None:
         """Count rows."""
-        self.rows += len(rows)
-        hosts, statuses = self.hosts, self.statuses
-        for row in rows:
-            self.size += row.size
-            self.unchanged += row.unchanged
-            if row.error is not None:
-                self.errors[row.error] += 1
-                self.reasons[row.reason or "other"] += 1
-            else:
-                statuses[str(row.status)] += 1
-            if row.timings is not None:
-                seconds = row.timings[-1]
-                times = hosts.get(row.host)
-                if times is None:
-                    times = hosts[row.host] = HostTimes()
-                times.requests += 1
-                times.seconds += seconds
-                if seconds > times.slowest:
-                    times.slowest = seconds
+        self._count(rows)
 
     def end(self, seconds: float, *, is_early: bool) -> PartResult:
         """Return the result of the rows so far, with the slowest hosts alone.
@@ -149,7 +157,7 @@ class PartResult(RowCounts):
             merged._add_counts(result)
             merged.seconds += result.seconds
             merged.parts += result.parts
-        merged.hosts = _get_slowest(merged.hosts, _HOSTS)
+        merged._keep_slowest(_HOSTS)
         return merged
 
     def to_json(self) -> bytes:
@@ -200,7 +208,7 @@ class FetchSummary(RowCounts):
         self.parts += result.parts
         self.worker_seconds += result.seconds
         if len(self.hosts) > _MAX_HOSTS:
-            self.hosts = _get_slowest(self.hosts, _MAX_HOSTS // 2)
+            self._keep_slowest(_MAX_HOSTS // 2)
 
     def finish(self, seconds: float) -> None:
         """Set the duration, and keep only the slowest hosts, sorted.
@@ -209,7 +217,7 @@ class FetchSummary(RowCounts):
             seconds: how long the call took.
         """
         self.seconds = seconds
-        self.hosts = _get_slowest(self.hosts, _HOSTS)
+        self._keep_slowest(_HOSTS)
 
     def rows_of_table(self) -> list[tuple[str, str]]:
         """Return the rows of the table, each with a label and a text."""
