@@ -7,6 +7,7 @@ signature of the core has a type of a feature, it names it as users do: `curlhtt
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -52,8 +53,8 @@ def test_the_core_imports_no_feature() -> None:
     assert find_imports() == {}
 
 
-# A program with all of the package but what is missing, as if its files had been deleted.
-PROGRAM = """
+# As if the files of modules had been deleted.
+HIDE = """
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -63,6 +64,8 @@ class Missing(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
+"""
+PROGRAM = """
 import anyio, curlhttp
 
 assert curlhttp.get(URL).content == b"hello"
@@ -85,7 +88,7 @@ print(*(name for name in sys.modules if name.startswith("curlhttp.")))
 
 def run_without(missing: set[str], url: str) -> str:
     """Run the program without some modules, and return its output."""
-    code = f"URL = {url!r}\nMISSING = {missing!r}\n{PROGRAM}"
+    code = f"URL = {url!r}\nMISSING = {missing!r}\n{HIDE}\n{PROGRAM}"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
@@ -113,6 +116,55 @@ def test_without_the_files_of_any_feature_all_others_work(app: AppServer) -> Non
     assert len(features) > 40
     for feature in sorted(features):
         run_without({name for name in files if is_within(name, (feature,))}, app.url)
+
+
+# Tests of the core that use no feature, but those that the servers and fixtures of all tests need.
+CORE_TESTS = {
+    "http": (
+        "test_body test_cookie_jar test_cookie_parsing test_cookie_store test_decoding test_fork "
+        "test_frozen test_headers test_request test_sse"
+    ),
+    "runtime": "test_run",
+    "libcurl": (
+        "test_attempt test_attempt_traces test_connection_pool test_dns test_driver "
+        "test_driver_pool test_event_loops test_head test_kqueue test_libcurl_log test_open_files "
+        "test_queue test_read_timeouts test_resolver"
+    ),
+}
+NEEDED_BY_TESTS = {
+    *("curlhttp.requests", "curlhttp.testing"),
+    *(f"curlhttp._features.{name}" for name in ["attempt_numbers", "http_date", "shared_store"]),
+    "curlhttp._features.retry",
+    "curlhttp._api",
+}
+
+
+@pytest.mark.slow
+def test_without_the_files_of_features_the_tests_of_the_core_pass(tmp_path: Path) -> None:
+    missing = {
+        name
+        for name in modules()
+        if is_within(name, FEATURES)
+        and name != "curlhttp._features"
+        and not is_within(name, NEEDED_BY_TESTS)
+    }
+    (tmp_path / "hide.py").write_text(f"MISSING = {missing!r}\n{HIDE}")
+    files = [
+        f"tests/{folder}/{name}.py"
+        for folder, names in CORE_TESTS.items()
+        for name in names.split()
+    ]
+    command = ("-m", "pytest", "-q", "-n", "0", "-p", "hide", "--basetemp", tmp_path / "base")
+    done = subprocess.run(
+        [sys.executable, *command, *files],
+        cwd=ROOT.parent,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def test_each_feature_is_there() -> None:
