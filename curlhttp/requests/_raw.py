@@ -91,9 +91,17 @@ class RawResponse(Head):
         return self.headers
 
     @cached_property
+    def _request_url(self) -> str:  # urllib3's name, which requests-cache reads
+        return self.received.request.url.target
+
+    @property
     def url(self) -> str:
         """Return the request target."""
-        return self.received.request.url.target
+        return self._request_url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._request_url = url
 
     def geturl(self) -> str:
         """Return the request target."""

@@ -224,6 +224,7 @@ async def test_the_part_received_before_a_cancellation_is_kept(
     assert path.read_bytes() == slow.data
 
 
+@pytest.mark.skipif(not hasattr(os, "writev"), reason="Windows has no call that can be delayed")
 @pytest.mark.anyio
 async def test_a_thread_that_is_still_writing_when_its_task_is_cancelled_finishes_first(
     make_client: Any, app: AppServer, tmp_path: Path, colour: str, monkeypatch: Any

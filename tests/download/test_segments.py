@@ -569,6 +569,7 @@ async def test_a_damaged_state_is_not_believed(
     assert depot.asked[0] is None
 
 
+@pytest.mark.skipif(not hasattr(os, "writev"), reason="Windows has no call that can be delayed")
 async def test_the_error_says_how_much_is_kept(
     client: AnyClient, depot: Depot, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

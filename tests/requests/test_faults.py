@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import email.policy
 import gc
 import gzip
 import io
@@ -1419,3 +1420,21 @@ def test_a_pickled_error_says_the_same(
     assert str(twin)[-60:] == str(caught.value)[-60:]
     assert twin.request.url == app.url + path
     assert getattr(twin.response, "status_code", None) == status
+
+
+def test_a_field_may_have_a_name_that_email_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """http.client itself drops such a field, and all that follow."""
+
+    def refuse(policy: Any, name: str, value: str) -> None:  # as CPython 3.14 does
+        raise ValueError(name)
+
+    monkeypatch.setattr(email.policy.Compat32, "header_store_parse", refuse)
+    head = b"HTTP/1.1 200 OK\r\nX\xc4: 1\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
+    with (
+        RawServer(respond_and_close(head)) as server,
+        requests.get(server.url, stream=True) as answer,
+    ):
+        assert answer.raw._original_response.msg["x\xc4"] == "1"
+        assert answer.cookies.get_dict() == {"a": "b"}

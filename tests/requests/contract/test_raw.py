@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import email.policy
 import functools
 import gzip
 import io
@@ -542,19 +541,6 @@ def test_the_original_response_has_the_header_fields_apart(
         assert message.get_all("missing") is None
         assert message["x-a"] == "1"
         assert answer.raw._original_response.version == 11
-
-
-def test_a_field_may_have_a_name_that_email_refuses(
-    requests: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(policy: Any, name: str, value: str) -> None:  # as CPython 3.14 does
-        raise ValueError(name)
-
-    monkeypatch.setattr(email.policy.Compat32, "header_store_parse", refuse)
-    head = b"HTTP/1.1 200 OK\r\nX\xc4: 1\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
-    with RawServer(respond_and_close(head)) as server, stream(requests, server.url) as answer:
-        assert answer.raw._original_response.msg["x\xc4"] == "1"
-        assert answer.cookies.get_dict() == {"a": "b"}
 
 
 def test_fp_and_the_original_response_are_those_of_http_client(
