@@ -523,6 +523,6 @@ def _make_constructor_signature(function: FunctionType) -> Signature:
             default=defaults.get(name, default),
             annotation=getattr(types[name], "__forward_arg__", types[name]),
         )
-        for name, (default, *_) in SETTINGS.items()
+        for name, (default, _, _) in SETTINGS.items()
     ]
     return with_keywords(function, keywords, {})

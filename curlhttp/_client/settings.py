@@ -105,5 +105,5 @@ def complete_settings(given: Mapping[str, object], subject: str) -> Settings:
             raise no_keyword("client", subject, name, SETTINGS)
     return {
         name: default if (value := given.get(name, UNSET)) is UNSET else value
-        for name, (default, *_) in SETTINGS.items()
+        for name, (default, _, _) in SETTINGS.items()
     }

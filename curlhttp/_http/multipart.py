@@ -120,7 +120,8 @@ def make_form(
     """Return a form with files.
 
     Args:
-        fields: (name, value) pairs, sent first; a value that is not bytes is sent as its str().
+        fields: (name, value) pairs, sent first; a value that is neither bytes nor a bytearray is
+            sent as its str().
         files: (field name, file) pairs. A file is `obj`, `(file name, obj)`, `(file name, obj,
             content type)` or `(file name, obj, content type, headers)`; `obj` is bytes, str, a
             binary file, an iterable of bytes or a callable that returns one of these. Without a
